@@ -1,0 +1,120 @@
+"""What the search needs from the outside, as protocols.
+
+A workload is described here without JAX: its name, its declared identity, its space, its legality. How to build, lower
+and compile its step is the business of `adapters.jax`, which is handed the `WorkloadSpec`, because screens and compiles
+run in other processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from tuner.layouts.layout import Candidate, Layout
+from tuner.layouts.space import Space
+from tuner.program.program import Program
+from tuner.rejections import Rejection
+from tuner.slices.slice import Slice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadSpec:
+    """How to find a workload again in another process.
+
+    Attributes:
+        model: a preset (``wan2.1-t2v-14b``) or ``package.module:attribute``.
+        parameters: what the preset is asked for (``shape``, ``videos``, ``guidance``), JSON values only.
+    """
+
+    model: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgumentSharding:
+    """One argument leaf of the step and how a layout shards it.
+
+    Attributes:
+        path: the leaf's key path, for example ``params/blocks/attn1/to_q/kernel``.
+        shape: global shape.
+        dtype: NumPy name of the dtype, for example ``bfloat16``.
+        spec: mesh axes of each dimension; an empty tuple where the dimension is not sharded.
+    """
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: str
+    spec: tuple[tuple[str, ...], ...]
+
+
+class Workload(Protocol):
+    """A step function with the parallel dimensions that it offers."""
+
+    @property
+    def name(self) -> str:
+        """``model@shape``, for example ``wan2.1-t2v-14b@832x480x81``."""
+
+    @property
+    def spec(self) -> WorkloadSpec:
+        """How to build the same workload in another process."""
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """Declared identity: model, revision, configuration digest, shape, videos, guidance, dtypes."""
+
+    @property
+    def space(self) -> Space:
+        """What may vary."""
+
+    def verdict(self, layout: Layout) -> Rejection | None:
+        """Returns why a layout is illegal (which dimension, which size, what would be legal), or None."""
+
+    def baselines(self, slice_: Slice) -> Mapping[str, Layout]:
+        """Returns layouts that people deploy today, by name; ``A`` is the one that plans are compared with."""
+
+    def tuned(self, layout: Layout, slice_: Slice) -> Sequence[Layout]:
+        """Returns variants of a layout worth trying when it is among the best: kernel blocks that fit the generation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screened:
+    """What a screen found out about a candidate without a compile.
+
+    Attributes:
+        program: facts of the per-device program: matrix products, kernels, collectives, loops. `Compute.cycles` is None.
+        least_bytes: HBM bytes that any schedule must move: every argument byte that is used read once for each time that
+            it must be read, every output byte written once.
+        digest: of the lowered module; two candidates with one digest are one program.
+    """
+
+    program: Program
+    least_bytes: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """What the compiler made of a candidate."""
+
+    program: Program
+    lowered_digest: str
+    arguments: tuple[ArgumentSharding, ...]
+    compile_s: float
+    cached: bool = False
+
+
+class Screener(Protocol):
+    """Looks at candidates without a compile."""
+
+    def screen(
+        self, workload: WorkloadSpec, slice_: Slice, candidates: Sequence[Candidate]
+    ) -> Iterator[tuple[Candidate, Screened | Rejection]]:
+        """Yields an outcome for every candidate, as they are ready."""
+
+
+class Compiler(Protocol):
+    """Compiles candidates ahead of time for a slice."""
+
+    def compile(self, workload: WorkloadSpec, slice_: Slice, candidate: Candidate) -> Compiled | Rejection:
+        """Returns the compiled program or the reason why there is none. Never raises for a candidate's fault."""
