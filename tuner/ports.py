@@ -74,7 +74,7 @@ class Workload(Protocol):
         """Returns layouts that people deploy today, by name; ``A`` is the one that plans are compared with."""
 
     def tuned(self, layout: Layout, slice_: Slice) -> Sequence[Layout]:
-        """Returns variants of a layout worth trying when it is among the best: kernel blocks that fit the generation."""
+        """Returns variants of a layout worth trying when it is among the best, such as kernel blocks that fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +82,9 @@ class Screened:
     """What a screen found out about a candidate without a compile.
 
     Attributes:
-        program: facts of the per-device program: matrix products, kernels, collectives, loops. `Compute.cycles` is None.
-        least_bytes: HBM bytes that any schedule must move: every argument byte that is used read once for each time that
-            it must be read, every output byte written once.
+        program: facts of the per-device program: matrix products, collectives, loops. `Compute.cycles` is None.
+        least_bytes: HBM bytes that any schedule must move: every argument byte that is used, as often as it must be
+            read, and every output byte, written once.
         digest: of the lowered module; two candidates with one digest are one program.
     """
 

@@ -1,0 +1,78 @@
+"""Which compiler made a program: versions of jax, jaxlib and libtpu, and the ambient flags.
+
+Read from installed package metadata and the environment, so that a deploy fills it in without importing JAX.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+from tuner.canonical import Fingerprint
+
+_FLAG_VARIABLES = ("LIBTPU_INIT_ARGS", "XLA_FLAGS")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolchain:
+    """Versions and ambient flags. Flags that the search chose belong to the plan instead.
+
+    Attributes:
+        jax, jaxlib, libtpu: versions; empty if not installed.
+        flags: (variable, value) of the ambient flag variables that are set, with their flags sorted.
+    """
+
+    jax: str
+    jaxlib: str
+    libtpu: str
+    flags: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Named steps, so that a miss can say what changed."""
+        return Fingerprint.of({"jax": self.jax, "jaxlib": self.jaxlib, "libtpu": self.libtpu, **dict(self.flags)})
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the fingerprint."""
+        return self.fingerprint.hex
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns a JSON document."""
+        return {"jax": self.jax, "jaxlib": self.jaxlib, "libtpu": self.libtpu, "flags": dict(self.flags)}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Toolchain:
+        """Reads what `to_json` wrote."""
+        return cls(
+            jax=str(document["jax"]),
+            jaxlib=str(document["jaxlib"]),
+            libtpu=str(document["libtpu"]),
+            flags=tuple(sorted((str(k), str(v)) for k, v in document.get("flags", {}).items())),
+        )
+
+    def __str__(self) -> str:
+        flags = "".join(f", {name}={value}" for name, value in self.flags)
+        return f"jax {self.jax or 'none'}, libtpu {self.libtpu or 'none'}{flags}"
+
+
+def installed_toolchain(environ: Mapping[str, str] | None = None) -> Toolchain:
+    """Returns the toolchain of this environment, without importing any of it."""
+    environ = os.environ if environ is None else environ
+    flags = {name: " ".join(sorted(environ.get(name, "").split())) for name in _FLAG_VARIABLES}
+    return Toolchain(
+        jax=_version("jax"),
+        jaxlib=_version("jaxlib"),
+        libtpu=_version("libtpu"),
+        flags=tuple((name, value) for name, value in flags.items() if value),
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
