@@ -7,7 +7,7 @@ run in other processes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -116,5 +116,20 @@ class Screener(Protocol):
 class Compiler(Protocol):
     """Compiles candidates ahead of time for a slice."""
 
-    def compile(self, workload: WorkloadSpec, slice_: Slice, candidate: Candidate) -> Compiled | Rejection:
-        """Returns the compiled program or the reason why there is none. Never raises for a candidate's fault."""
+    def compile(
+        self,
+        workload: WorkloadSpec,
+        slice_: Slice,
+        candidate: Candidate,
+        *,
+        known: Callable[[str], bool] | None = None,
+    ) -> Compiled | Rejection | None:
+        """Returns the compiled program or the reason why there is none. Never raises for a candidate's fault.
+
+        Args:
+            workload: found again in the process that compiles.
+            slice_: what to compile for.
+            candidate: layout and compiler options.
+            known: asked with the digest of the lowered program before the compile; if it says True the compile is left
+                out and the result is None. The digest covers the compiler options.
+        """

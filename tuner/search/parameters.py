@@ -1,0 +1,60 @@
+"""The space as Optuna parameters: strings and integers with domains that never change within a study.
+
+Optuna refuses a categorical domain that changes, and anything but plain scalars breaks when a study is loaded again, so
+mesh sizes are integers, options are text, and a placement is named by its canonical description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import optuna
+from optuna.distributions import CategoricalDistribution
+
+from tuner.layouts.layout import Candidate, Layout, Option
+from tuner.layouts.space import Space
+
+Params = dict[str, Option]
+
+_COMPILER = "compiler."
+
+
+class Parameters:
+    """Translates between candidates and Optuna parameters for one space."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        choices: dict[str, tuple[Option, ...]] = {d.name: d.sizes for d in space.dimensions}
+        choices |= {choice.name: choice.values for choice in (*space.options, *space.tuned)}
+        choices |= {_COMPILER + choice.name: choice.values for choice in space.compiler}
+        self.distributions: dict[str, CategoricalDistribution] = {
+            name: CategoricalDistribution(values) for name, values in choices.items()
+        }
+
+    def params(self, candidate: Candidate) -> Params:
+        """Returns the parameters of a candidate."""
+        layout = candidate.layout
+        flags = dict(candidate.compiler_options)
+        params: Params = {d.name: layout.size(d.name) for d in self._space.dimensions}
+        for choice in (*self._space.options, *self._space.tuned):
+            params[choice.name] = layout.option(choice.name, choice.values[0])
+        for choice in self._space.compiler:
+            params[_COMPILER + choice.name] = flags.get(choice.name, choice.values[0])
+        return params
+
+    def candidate(self, params: Mapping[str, Option]) -> Candidate:
+        """Returns the candidate of parameters. Compiler flags at their default are left out, as the compiler has them."""
+        axes = {d.name: int(params[d.name]) for d in self._space.dimensions}
+        options = {choice.name: params[choice.name] for choice in (*self._space.options, *self._space.tuned)}
+        flags = {
+            choice.name: str(params[_COMPILER + choice.name])
+            for choice in self._space.compiler
+            if params[_COMPILER + choice.name] != choice.values[0]
+        }
+        return Candidate(layout=Layout.of(axes, options), compiler_options=tuple(flags.items()))
+
+    def suggest(self, trial: optuna.Trial) -> Candidate:
+        """Asks a trial for every parameter and returns the candidate."""
+        return self.candidate(
+            {name: trial.suggest_categorical(name, d.choices) for name, d in self.distributions.items()}  # type: ignore[misc]
+        )
