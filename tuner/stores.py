@@ -194,10 +194,11 @@ class ProgramStore(abc.ABC):
         """Returns what the compiler made of a key, or None if it has not been asked."""
 
     @abc.abstractmethod
-    def compiled_program(
-        self, lowered_digest: str, slice_name: str, toolchain_digest: str
-    ) -> Compiled | Rejection | None:
-        """Returns the compile result of an equal lowered program (same slice and toolchain), or None."""
+    def compiled_program(self, lowered_digest: str, key: ContentKey) -> Compiled | Rejection | None:
+        """Returns the compile result of an equal lowered program on the slice, wrap and toolchain of `key`, or None.
+
+        The compiler sees nothing else, so `lowered_digest` must cover the compiler options too.
+        """
 
     @abc.abstractmethod
     def save_compiled(self, key: ContentKey, lowered_digest: str, outcome: Compiled | Rejection) -> None:

@@ -13,7 +13,7 @@ from tuner.layouts.layout import Candidate
 from tuner.plans.toolchain import Toolchain
 from tuner.plans.workload import WorkloadKey
 from tuner.ports import Compiled, Compiler, Screened, Screener, WorkloadSpec
-from tuner.rejections import RejectReason, Rejection
+from tuner.rejections import Rejection, RejectReason
 from tuner.slices.slice import Slice
 from tuner.stores import ContentKey, ProgramStore
 
@@ -98,9 +98,7 @@ class CachedCompiler:
         found: list[Compiled | Rejection] = []
 
         def known(lowered_digest: str) -> bool:
-            same = self._store.compiled_program(
-                lowered_digest, self._subject.slice.name, self._subject.toolchain.digest
-            )
+            same = self._store.compiled_program(lowered_digest, key)
             if same is not None:
                 found.append(same)
             return same is not None
