@@ -43,7 +43,7 @@ class Parameters:
         return params
 
     def candidate(self, params: Mapping[str, Option]) -> Candidate:
-        """Returns the candidate of parameters. Compiler flags at their default are left out, as the compiler has them."""
+        """Returns the candidate of parameters; compiler flags at their default are left out."""
         axes = {d.name: int(params[d.name]) for d in self._space.dimensions}
         options = {choice.name: params[choice.name] for choice in (*self._space.options, *self._space.tuned)}
         flags = {

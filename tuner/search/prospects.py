@@ -1,0 +1,69 @@
+"""Prospects: layouts that passed the screen, with their bound and estimate, and the queue that orders them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tuner.layouts.layout import Candidate
+from tuner.ports import Screened
+from tuner.screening.bounds import Bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prospect:
+    """A candidate that may win.
+
+    Attributes:
+        candidate: what would be compiled.
+        screened: what the screen found.
+        bound: no step of this candidate can be faster.
+        estimate_s: what its step is guessed to take; orders the queue and decides nothing else.
+    """
+
+    candidate: Candidate
+    screened: Screened
+    bound: Bound
+    estimate_s: float
+
+    @property
+    def received_bytes(self) -> float:
+        """Bytes that one device receives in a step."""
+        return sum(
+            times * node.received_bytes
+            for node, times in self.screened.program.walk()
+            if hasattr(node, "received_bytes")
+        )
+
+
+class Queue:
+    """Prospects by estimate, lowest first; equal estimates by the candidate's digest, so that a run can be repeated."""
+
+    def __init__(self, prospects: Iterable[Prospect]) -> None:
+        self._order = sorted(prospects, key=lambda p: (p.estimate_s, p.candidate.digest))
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    @property
+    def head(self) -> Prospect | None:
+        """The most promising prospect that is left."""
+        return self._order[0] if self._order else None
+
+    def add(self, prospects: Iterable[Prospect]) -> None:
+        """Puts further prospects in their places."""
+        self._order = sorted([*self._order, *prospects], key=lambda p: (p.estimate_s, p.candidate.digest))
+
+    def pop(self) -> Prospect:
+        """Takes the head out."""
+        return self._order.pop(0)
+
+    def drop(self, digest: str) -> None:
+        """Takes a candidate out, wherever it stands."""
+        self._order = [p for p in self._order if p.candidate.digest != digest]
+
+    def hopeless(self, best_s: float) -> list[Prospect]:
+        """Takes out and returns every prospect whose bound shows that it cannot beat `best_s`."""
+        gone = [p for p in self._order if p.bound.step_s >= best_s]
+        self._order = [p for p in self._order if p.bound.step_s < best_s]
+        return gone
