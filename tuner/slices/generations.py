@@ -1,7 +1,18 @@
 """TPU generations: hardware figures, each with its source.
 
-Peaks and capacities: Google Cloud's TPU pages and ``jax/_src/tpu_info.py``. Clocks: the compiler's own
-(``cycles_per_microsecond`` of its schedule dumps), which agree with peak / (matrix units x cells x 2) on v4, v5e and v5p.
+Sources, in this order:
+
+- ``jax/_src/tpu_info.py`` of jax 0.12.0.1 (``jax/_src/pallas/mosaic/tpu_info.py`` of 0.10.2; equal figures): peaks, HBM
+  bandwidths, VMEM. They are Google Cloud's documented figures, rounded; the one exception is noted at v5p.
+- The compiler itself, libtpu 0.0.42.1 and 0.0.50.1, asked ahead of time: `hbm_bytes` is the capacity less what it
+  reserves, found by bisecting the size of an argument until ``CompileTimeHbmOom``. The two versions reserve different
+  amounts on v5p, v6e and v7x; the larger is taken off, so that what fits here fits under both. `scoped_vmem_bytes` is
+  the limit that ``CompileTimeScopedVmemOom`` names for a kernel with pipelined blocks; equal in both versions.
+- Clocks: the compiler's ``cycles_per_microsecond`` in its schedule dumps, which agrees with
+  peak / (matrix units x cells x 2) on v4, v5e and v5p.
+- Host bounds, pods and the meaning of accelerator names: Google Cloud's TPU pages and MaxText's
+  ``accelerator_to_spec_map.py``.
+
 What a network or a memory really sustains is calibration, not hardware, and lives in `tuner.calibration`.
 """
 
@@ -11,6 +22,7 @@ from dataclasses import dataclass
 
 from tuner.errors import UnknownName
 
+MIB = 1 << 20
 GIB = 1 << 30
 
 
@@ -20,11 +32,16 @@ class Generation:
 
     Attributes:
         name: the short name, for example ``v5e``.
+        aliases: other names that people type, in lower case, without the number of chips.
         topology_prefix: what ``jax.experimental.topologies`` calls it.
         chip_config: its ``chip_config_name``.
         device_kinds: what ``jax.Device.device_kind`` may say.
         dimensions: of the grid of chips, 2 or 3.
         devices_per_chip: JAX devices on a chip (2 on v7x; v4 and v5p fuse two cores into one device).
+        counted_per_chip: what the number of an accelerator name counts on each chip: 1 where it counts chips
+            (``v6e-8``), 2 where it counts TensorCores (``v4-8`` is 4 chips).
+        host_bounds: chips of one host along x, y, z.
+        pod_chips: chips of the largest slice.
         peak_flops: bf16 operations per second of one device.
         hbm_bytes: capacity of one device that the compiler lets a program use.
         hbm_bytes_per_s: bandwidth of one device, as documented.
@@ -34,17 +51,21 @@ class Generation:
     """
 
     name: str
+    aliases: tuple[str, ...]
     topology_prefix: str
     chip_config: str
     device_kinds: tuple[str, ...]
     dimensions: int
     devices_per_chip: int
+    counted_per_chip: int
+    host_bounds: tuple[int, int, int] = (2, 2, 1)
+    pod_chips: int
     peak_flops: float
     hbm_bytes: int
     hbm_bytes_per_s: float
     clock_hz: float
     vmem_bytes: int
-    scoped_vmem_bytes: int = 16 << 20
+    scoped_vmem_bytes: int = 16 * MIB
 
 
 GENERATIONS: dict[str, Generation] = {
@@ -52,68 +73,86 @@ GENERATIONS: dict[str, Generation] = {
     for generation in (
         Generation(
             name="v4",
+            aliases=(),
             topology_prefix="v4",
             chip_config="megacore",
             device_kinds=("TPU v4",),
             dimensions=3,
             devices_per_chip=1,
+            counted_per_chip=2,
+            pod_chips=4096,
             peak_flops=2.75e14,
-            hbm_bytes=32 * GIB,
-            hbm_bytes_per_s=1.2e12,
+            hbm_bytes=32 * GIB - 1283 * MIB,
+            hbm_bytes_per_s=1.23e12,
             clock_hz=1.05e9,
-            vmem_bytes=16 << 20,
+            vmem_bytes=16 * MIB,
         ),
         Generation(
             name="v5e",
+            aliases=("v5litepod", "v5lite"),
             topology_prefix="v5e",
             chip_config="default",
             device_kinds=("TPU v5 lite", "TPU v5e"),
             dimensions=2,
             devices_per_chip=1,
+            counted_per_chip=1,
+            pod_chips=256,
             peak_flops=1.97e14,
-            hbm_bytes=int(15.75 * GIB),  # "exceeds available HBM (15.75G)", the compiler's own message
-            hbm_bytes_per_s=8.19e11,
+            hbm_bytes=16 * GIB - 258 * MIB,
+            hbm_bytes_per_s=8.20e11,
             clock_hz=1.5e9,
-            vmem_bytes=128 << 20,
+            vmem_bytes=128 * MIB,
         ),
         Generation(
             name="v5p",
+            aliases=("v5",),
             topology_prefix="v5",
             chip_config="megacore",
             device_kinds=("TPU v5", "TPU v5p"),
             dimensions=3,
             devices_per_chip=1,
+            counted_per_chip=2,
+            pod_chips=8960,
             peak_flops=4.59e14,
-            hbm_bytes=95 * GIB,
+            hbm_bytes=96 * GIB - 279 * MIB,  # 263 MiB reserved by libtpu 0.0.42.1
+            # Google Cloud's v5p page. tpu_info has 2.46e12, but a bound on the step time needs the higher figure.
             hbm_bytes_per_s=2.765e12,
             clock_hz=1.75e9,
-            vmem_bytes=64 << 20,
+            vmem_bytes=64 * MIB,
         ),
         Generation(
             name="v6e",
+            aliases=("v6lite",),
             topology_prefix="v6e",
             chip_config="default",
             device_kinds=("TPU v6 lite", "TPU v6e"),
             dimensions=2,
             devices_per_chip=1,
-            peak_flops=9.18e14,
-            hbm_bytes=int(31.25 * GIB),
-            hbm_bytes_per_s=1.638e12,
+            counted_per_chip=1,
+            pod_chips=256,
+            peak_flops=9.20e14,
+            hbm_bytes=int(31.5 * GIB) - 264 * MIB,  # 260 MiB reserved by libtpu 0.0.42.1
+            hbm_bytes_per_s=1.64e12,
             clock_hz=1.75e9,
-            vmem_bytes=128 << 20,
+            vmem_bytes=128 * MIB,
+            scoped_vmem_bytes=32 * MIB,
         ),
         Generation(
             name="v7x",
+            aliases=("tpu7x", "7x", "tpuv7x"),
             topology_prefix="tpu7x",
             chip_config="default",
             device_kinds=("TPU7x", "TPU v7x"),
             dimensions=3,
             devices_per_chip=2,
-            peak_flops=2.307e15 / 2,
-            hbm_bytes=96 * GIB,
-            hbm_bytes_per_s=7.38e12 / 2,
+            counted_per_chip=2,  # MaxText and xpk: tpu7x-8 is one host, 2x2x1
+            pod_chips=9216,
+            peak_flops=2.31e15 / 2,
+            hbm_bytes=95 * GIB - 268 * MIB,  # 260 MiB reserved by libtpu 0.0.42.1
+            hbm_bytes_per_s=7.40e12 / 2,
             clock_hz=1.9e9,
-            vmem_bytes=64 << 20,
+            vmem_bytes=64 * MIB,
+            scoped_vmem_bytes=32 * MIB,
         ),
     )
 }
@@ -126,3 +165,15 @@ def generation(name: str) -> Generation:
     except KeyError:
         legal = tuple(GENERATIONS)
         raise UnknownName(f"no TPU generation {name!r}; legal: {', '.join(legal)}", nearest=legal) from None
+
+
+def generation_of_kind(device_kind: str) -> Generation:
+    """Returns the generation that a ``jax.Device.device_kind`` names. Raises UnknownName with the known kinds.
+
+    One chip has several names: "TPU v5 lite" and "TPU v5e" are v5e, "TPU v5" and "TPU v5p" are v5p.
+    """
+    for entry in GENERATIONS.values():
+        if device_kind in entry.device_kinds:
+            return entry
+    known = tuple(kind for entry in GENERATIONS.values() for kind in entry.device_kinds)
+    raise UnknownName(f"no TPU generation has device kind {device_kind!r}; known: {', '.join(known)}", nearest=known)
