@@ -1,0 +1,185 @@
+"""From a group of devices to the rings that the compiler builds for an all-reduce, all-gather or reduce-scatter.
+
+Read from libtpu 0.0.50.1 and 0.0.42.1 ahead of time (its "replica info table"):
+
+- v5e and v6e walk a group in an order of their own if all groups of the operation are evenly strided rectangles: a line
+  that closes on a wrapped axis in its natural order, another line folded (0, 1, 3, 5, ..., 4, 2, all hops at most 2
+  strides), a block as a cycle with hops of one stride. One group that is no such rectangle makes all groups of that
+  operation fall back to the order in which they were listed.
+- v4, v5p and v7x take the listed order.
+- A group of the whole slice, and on 3-D slices of one whole plane, is worked on axis by axis: the data is divided into
+  one colour for each axis, and colours take the axes in rotated orders, so that all axes are busy at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tuner.slices.slice import Slice
+
+TOPOLOGY_AWARE = ("v5e", "v6e")
+"""Generations whose compiler orders rectangular groups itself."""
+
+Ring = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walk:
+    """Rings that carry the same share of an operand.
+
+    Attributes:
+        rings: closed walks over device indices, all of one length.
+        share: bytes that an all-reduce of one byte for each device sends along every edge, in each direction.
+    """
+
+    rings: tuple[Ring, ...]
+    share: float
+
+
+def folded(n: int) -> list[int]:
+    """Returns the cycle over a line of n that goes up over odd positions and down over even ones.
+
+    >>> folded(8)
+    [0, 1, 3, 5, 7, 6, 4, 2]
+    """
+    if n < 3:
+        return list(range(n))
+    return [0, *range(1, n, 2), *range(n - 1 - (n - 1) % 2, 0, -2)]
+
+
+def block_cycle(width: int, height: int) -> list[tuple[int, int]]:
+    """Returns a closed walk over a width x height block with hops of 1: along the first row, back in columns.
+
+    Where both sides are odd there is none; the last hop is then longer than 1.
+    """
+    if width % 2 and height % 2 == 0:
+        return [(x, y) for y, x in block_cycle(height, width)]
+    walk = [(x, 0) for x in range(width)]
+    for turn, x in enumerate(reversed(range(width))):
+        column = range(1, height) if turn % 2 == 0 else range(height - 1, 0, -1)
+        walk += [(x, y) for y in column]
+    return walk
+
+
+def rectangle_ring(slice_: Slice, group: Sequence[int]) -> Ring | None:
+    """Returns the order in which v5e and v6e walk a group, or None if it is no evenly strided rectangle.
+
+    Args:
+        slice_: a 2-D slice.
+        group: device indices in any order.
+    """
+    places = {slice_.coords(device): device for device in group}
+    xs, ys = (sorted({place[axis] for place in places}) for axis in (0, 1))
+    if len(xs) * len(ys) != len(group) or len(places) != len(group) or not (_even(xs) and _even(ys)):
+        return None
+    if len(xs) > 1 and len(ys) > 1:
+        walk = [(xs[i], ys[j]) for i, j in block_cycle(len(xs), len(ys))]
+    else:
+        axis, line = (0, xs) if len(ys) == 1 else (1, ys)
+        stride = line[1] - line[0] if len(line) > 1 else 0
+        closed = slice_.wrap[axis] and len(line) * stride == slice_.shape[axis]
+        order = range(len(line)) if closed else folded(len(line))
+        walk = [(line[i], ys[0]) if axis == 0 else (xs[0], line[i]) for i in order]
+    return tuple(places[place] for place in walk)
+
+
+def _even(line: list[int]) -> bool:
+    return len({b - a for a, b in pairwise(line)}) <= 1
+
+
+def axis_walks(slice_: Slice, group: Sequence[int]) -> tuple[Walk, ...] | None:
+    """Returns the axis-by-axis walks of a group, or None if the compiler builds one ring for it.
+
+    They are used for a group of all devices (on 2-D slices from 4 chips a side on), and on 3-D slices for one whole
+    plane.
+    """
+    box = _box(slice_, group)
+    if box is None:
+        return None
+    sizes = [len(span) for span in box]
+    if len(slice_.shape) == 2:
+        if any(a != b for a, b in zip(sizes, slice_.shape, strict=True)) or min(sizes) < 4:
+            return None
+    else:
+        whole = sum(a == b for a, b in zip(sizes, slice_.shape, strict=True))
+        if whole < 2 or any(1 < a < b for a, b in zip(sizes, slice_.shape, strict=True)):
+            return None
+    extents = [*sizes, slice_.cores]
+    used = [axis for axis, size in enumerate(extents) if size > 1]
+    if len(used) < 2:
+        return None
+    return tuple(Walk(rings=_lines(slice_, group, axis), share=_share(extents, used, axis)) for axis in used)
+
+
+def _box(slice_: Slice, group: Sequence[int]) -> list[list[int]] | None:
+    """Returns the coordinates that a group takes on each axis if it fills their product, else None."""
+    spans = [sorted({slice_.coords(device)[axis] for device in group}) for axis in range(len(slice_.shape))]
+    full = math.prod(len(span) for span in spans) * slice_.cores == len(set(group)) == len(group)
+    return spans if full else None
+
+
+def _lines(slice_: Slice, group: Sequence[int], axis: int) -> tuple[Ring, ...]:
+    """Returns the lines of a box along one axis (the cores of a chip are the last axis), walked as the compiler
+    does."""
+    lines: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    for device in group:
+        place = (*slice_.coords(device), slice_.core(device))
+        lines.setdefault((*place[:axis], *place[axis + 1 :]), []).append((place[axis], device))
+    length = len(next(iter(lines.values())))
+    closed = axis < len(slice_.wrap) and slice_.wrap[axis]
+    natural = closed or slice_.generation_name not in TOPOLOGY_AWARE
+    order = range(length) if natural else folded(length)
+    return tuple(tuple(sorted(line)[i][1] for i in order) for line in lines.values())
+
+
+def _share(extents: list[int], used: list[int], axis: int) -> float:
+    """Returns the share of an operand that each edge along `axis` carries over all colours.
+
+    A colour starts with 1/k of the operand for k axes, and what it brings to an axis has been divided by the sizes of
+    the axes before. Half of a colour goes each way around, twice (scatter, then gather).
+    """
+    colours = len(used)
+    share = 0.0
+    for start in range(colours):
+        order = used[start:] + used[:start]
+        brought = 1 / colours / math.prod(extents[before] for before in order[: order.index(axis)])
+        share += brought * (extents[axis] - 1) / extents[axis]
+    return share
+
+
+def walks(slice_: Slice, group: Sequence[int]) -> tuple[Walk, ...] | None:
+    """Returns how the compiler walks a group by its own order, or None if it takes the listed order.
+
+    The result depends on which devices are in the group, not on their order.
+
+    Args:
+        slice_: the slice.
+        group: device indices.
+    """
+    if len(group) == 1:
+        return ()
+    by_axis = axis_walks(slice_, group)
+    if by_axis is not None:
+        return by_axis
+    if slice_.generation_name in TOPOLOGY_AWARE:
+        ring = rectangle_ring(slice_, group)
+        if ring is not None:
+            return (Walk(rings=(ring,), share=ring_share(len(group))),)
+    return None
+
+
+def ring_share(length: int) -> float:
+    """Returns the share of an all-reduce's operand that each edge of one ring carries, each way: (g-1)/g."""
+    return (length - 1) / length
+
+
+def all_walks(slice_: Slice, groups: Sequence[Sequence[int]]) -> tuple[tuple[Walk, ...], ...]:
+    """Returns the walks of all groups of one operation: the compiler's own order for all of them, or for none."""
+    found = [walks(slice_, group) for group in groups]
+    known = tuple(walk for walk in found if walk is not None)
+    if len(known) == len(found):
+        return known
+    return tuple((Walk(rings=(tuple(group),), share=ring_share(len(group))),) for group in groups)

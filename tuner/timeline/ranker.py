@@ -1,0 +1,223 @@
+"""Step times of one program under many placements.
+
+Everything that does not depend on the placement is done once: seconds of compute, distinct collectives, their patterns.
+Collectives over the same groups share the loads of their pattern, and groups of the same chips are looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tuner.calibration.calibration import Calibration
+from tuner.errors import InvalidValue
+from tuner.layouts.layout import Layout
+from tuner.network.bounds import cut_bound_s
+from tuner.network.cost import Degraded, Network, Transfer
+from tuner.network.fabric import Floats, Ints, Order
+from tuner.network.loads import Flow, Pattern
+from tuner.placements.placement import Placement
+from tuner.program.program import Collective, CollectiveKind, Compute, ComputeKind, Program
+from tuner.slices.slice import Slice
+from tuner.timeline.axes import spanned_axes
+from tuner.timeline.compute import compute_seconds, is_guessed
+from tuner.timeline.prediction import CollectiveTime, Prediction
+from tuner.timeline.schedule import Clock, events, overlaps
+
+FLOATS_AT_ONCE = 1 << 23
+"""Bound on link loads in memory at once (64 MiB)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Operation:
+    """Collectives that take the same time: kind, bytes and pattern. `pattern` is None between slices."""
+
+    collective: Collective
+    pattern: Pattern | None
+
+
+class Ranker:
+    """Scores placements of one program on one slice.
+
+    Args:
+        program: a schedule for as many devices as the slice has.
+        slice_: the slice.
+        layout: names the mesh axes; its sizes multiply to the number of devices.
+        calibration: constants of the slice's generation.
+        degraded: links that run slower than the others.
+
+    Raises InvalidValue if the numbers of devices differ.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        slice_: Slice,
+        layout: Layout,
+        calibration: Calibration,
+        degraded: Sequence[Degraded] = (),
+    ) -> None:
+        if not program.devices == slice_.num_devices == layout.devices:
+            raise InvalidValue(
+                f"a program for {program.devices} devices and layout {layout} ({layout.devices} devices) "
+                f"do not fit {slice_.name} ({slice_.num_devices} devices)"
+            )
+        self.program, self.slice_, self.layout = program, slice_, layout
+        self.network = Network(slice_, calibration, degraded)
+        self._operations: dict[tuple[object, ...], int] = {}
+        self._distinct: list[_Operation] = []
+        self._schedule = events(program.schedule, self._seconds, self._number)
+        self._overlaps = overlaps(self._schedule)
+        self._counts = np.zeros(len(self._distinct), np.int64)
+        self._compute_s = 0.0
+        for node, times in program.walk():
+            if isinstance(node, Collective):
+                self._counts[self._number(node)] += times
+            else:
+                self._compute_s += times * self._seconds(node)
+
+    def _seconds(self, operation: Compute) -> float:
+        return compute_seconds(operation, self.slice_.generation, self.network.calibration)
+
+    def _number(self, collective: Collective) -> int:
+        dcn = collective.kind is CollectiveKind.DCN
+        pattern = None if dcn else Pattern.of(collective)
+        key = (collective.kind, collective.operand_bytes, collective.result_bytes, pattern)
+        if key not in self._operations:
+            self._operations[key] = len(self._distinct)
+            self._distinct.append(_Operation(collective=collective, pattern=pattern))
+        return self._operations[key]
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """Distinct patterns that the program's collectives make, in order of appearance."""
+        return tuple(dict.fromkeys(op.pattern for op in self._distinct if op.pattern is not None))
+
+    def step_s(self, placements: Ints) -> Floats:
+        """Returns the step time under each placement [n].
+
+        Args:
+            placements: device index of each logical id [n, devices].
+        """
+        network = self.network
+        orders = len(network.fabric.orders)
+        kept = 1 + (len(self._distinct) if self._overlaps else 0)
+        chunk = max(1, FLOATS_AT_ONCE // (network.fabric.num_links * orders * kept))
+        parts = [self._chunk_s(placements[at : at + chunk]) for at in range(0, len(placements), chunk)]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def _chunk_s(self, placements: Ints) -> Floats:
+        transfers = self._transfers(placements)
+        shape = (len(placements), len(self.network.fabric.orders))
+        if self._overlaps:
+            total = Clock(transfers=transfers).run(self._schedule, shape)
+        else:
+            total = np.full(shape, self._compute_s)
+            for transfer, times in zip(transfers, self._counts, strict=True):
+                total += times * transfer.alone_s
+        return np.asarray(total.max(axis=1))
+
+    def _transfers(self, placements: Ints) -> list[Transfer]:
+        busy: dict[Pattern, tuple[Floats | None, Floats, Ints]] = {}
+        for pattern in self.patterns:
+            orders, spread = self._orders(pattern)
+            unit = self.network.unit_loads(pattern, placements, orders)
+            links = self.network.busy(unit)
+            worst = links.max(axis=2)[:, spread]
+            busy[pattern] = (links if self._overlaps else None, worst, unit.hops)
+        return [self._transfer(op, busy, len(placements)) for op in self._distinct]
+
+    def _orders(self, pattern: Pattern) -> tuple[tuple[Order, ...], list[int]]:
+        """Returns the orders to route a pattern in, and which of them stands for each order of the fabric."""
+        fabric = self.network.fabric
+        if self._overlaps or pattern.flow is Flow.PERMUTE:
+            return fabric.orders, list(range(len(fabric.orders)))
+        kept = fabric.mirrored_orders
+        return kept, [kept.index(min(order, order[::-1])) for order in fabric.orders]
+
+    def _transfer(
+        self, operation: _Operation, busy: dict[Pattern, tuple[Floats | None, Floats, Ints]], count: int
+    ) -> Transfer:
+        collective = operation.collective
+        if operation.pattern is None:
+            alone = np.full((count, 1), self.network.between_slices_s(collective))
+            return Transfer(fixed_s=alone, steps_s=np.zeros((count, 1)), alone_s=alone)
+        links, worst, hops = busy[operation.pattern]
+        return self.network.transfer(collective, hops, worst, links)
+
+    def predict(self, placement: Placement) -> Prediction:
+        """Returns the step under one placement with every figure."""
+        devices = np.asarray([placement.devices])
+        transfers = self._transfers(devices)
+        clock = Clock(transfers=transfers, exposed_s={})
+        per_order = clock.run(self._schedule, (1, len(self.network.fabric.orders)))
+        order = int(per_order[0].argmax())
+        exposed = {
+            name: float(np.broadcast_to(s, per_order.shape)[0, order]) for name, s in (clock.exposed_s or {}).items()
+        }
+        collectives, busy_s = self._collectives(placement, exposed)
+        by_kind = dict.fromkeys((*ComputeKind, "attention"), 0.0)
+        unknown: dict[str, None] = {}
+        flops = 0.0
+        for node, times in self.program.walk():
+            if isinstance(node, Compute):
+                kind = "attention" if node.kernel is not None else node.kind
+                by_kind[kind] += times * self._seconds(node)
+                flops += times * (node.kernel.flops if node.kernel is not None else node.flops)
+                if is_guessed(node, self.slice_.generation):
+                    unknown[node.name] = None
+        exists = self.network.fabric.exists
+        busiest = int(busy_s.argmax())
+        received = sum(t * n.received_bytes for n, t in self.program.walk() if isinstance(n, Collective))
+        return Prediction(
+            step_s=float(per_order[0, order]),
+            matmul_s=by_kind[ComputeKind.MATMUL],
+            memory_s=by_kind[ComputeKind.MEMORY],
+            copy_s=by_kind[ComputeKind.COPY],
+            attention_s=by_kind["attention"],
+            kernel_s=by_kind[ComputeKind.KERNEL],
+            exposed_communication_s=sum(exposed.values()),
+            communication_s=sum(c.times * c.alone_s for c in collectives),
+            communication_bound_s=sum(c.times * c.bound_s for c in collectives),
+            peak_compute_s=flops / self.slice_.generation.peak_flops,
+            received_bytes=received,
+            links=int(exists.sum()),
+            idle_links=int((busy_s[exists] == 0).sum()),
+            busiest_link=self.network.fabric.link_name(busiest) if busy_s.any() else "",
+            busiest_link_s=float(busy_s[busiest]),
+            unknown_kernels=tuple(unknown),
+            collectives=tuple(sorted(collectives, key=lambda c: (-c.exposed_s, c.name))),
+        )
+
+    def _collectives(self, placement: Placement, exposed: dict[str, float]) -> tuple[list[CollectiveTime], Floats]:
+        """Returns every collective by name, and how long each link is busy over the step [num_links]."""
+        times: dict[str, int] = {}
+        named: dict[str, Collective] = {}
+        for node, count in self.program.walk():
+            if isinstance(node, Collective):
+                times[node.name] = times.get(node.name, 0) + count
+                named[node.name] = node
+        busy_s = np.zeros(self.network.fabric.num_links)
+        out = []
+        for name, collective in named.items():
+            cost = self.network.cost(collective, placement.devices)
+            with np.errstate(invalid="ignore"):
+                link_s = cost.loads * self.network.seconds_per_byte
+            busy_s += times[name] * np.where(cost.loads > 0, link_s, 0.0)
+            out.append(
+                CollectiveTime(
+                    name=name,
+                    kind=collective.kind,
+                    axes=spanned_axes(collective, self.layout),
+                    times=times[name],
+                    operand_bytes=collective.operand_bytes,
+                    alone_s=cost.time_s,
+                    bound_s=cut_bound_s(self.network, collective, placement.devices),
+                    exposed_s=exposed.get(name, 0.0),
+                    busiest_link=self.network.fabric.link_name(cost.busiest_link) if cost.busiest_link >= 0 else "",
+                    busiest_bytes=cost.busiest_bytes,
+                )
+            )
+        return out, busy_s
