@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from tuner.canonical import digest
 from tuner.layouts.layout import Candidate
@@ -69,12 +70,13 @@ class StudyKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """A study as a store holds it."""
+    """A study as a store holds it: `spent_s` is the time of all its runs, `counts` its trials by state."""
 
     id: int
     key: StudyKey
     created_at: datetime
     proved: bool = False
+    spent_s: float = 0.0
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -174,8 +176,11 @@ class TrialStore(abc.ABC):
         """Returns what `count_refusals` stored. Raises KeyError if there is no such study."""
 
     @abc.abstractmethod
-    def mark_proved(self, study_id: int, proved: bool) -> None:
-        """Stores whether the search proved its best trial to be the model's optimum. Raises KeyError likewise."""
+    def close_run(self, study_id: int, *, proved: bool, spent_s: float) -> None:
+        """Stores the end of a run: whether the best is proved, and its seconds, added to those of earlier runs.
+
+        Raises KeyError if there is no such study.
+        """
 
 
 class ProgramStore(abc.ABC):
@@ -234,7 +239,15 @@ class PlanStore(abc.ABC):
 
 
 class Store(TrialStore, ProgramStore, PlanStore):
-    """One database with everything."""
+    """One database with everything. A context manager that closes it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     @abc.abstractmethod
     def close(self) -> None:
