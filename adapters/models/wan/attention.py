@@ -1,0 +1,144 @@
+"""Attention of one shard: the splash kernel or plain products, and how queries meet the keys of other shards.
+
+`ulysses` exchanges tokens for heads before and after; `context` gathers keys and values; `ring` passes them from shard
+to shard and merges partial results with their log-sum-exp (online softmax). They combine, except `ring` with `context`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
+from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask_info as splash_mask
+
+from adapters.models.wan.axes import CONTEXT, RING, ULYSSES
+from adapters.models.wan.tokens import LANES, Blocks, Tokens, round_up
+
+Partial = tuple[jax.Array, jax.Array]
+"""Attention over some of the keys, ``[heads, queries, head_dim]``, and its log-sum-exp, float32 ``[heads,
+queries]``."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Below:
+    """Mask of the keys below a limit; the kernel evaluates it on indices, so that no mask is ever built."""
+
+    limit: int
+
+    def __call__(self, queries: jax.Array, keys: jax.Array) -> jax.Array:
+        return keys < self.limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attend:
+    """Attention of queries ``[heads, queries, head_dim]`` to keys and values of one shard, with scale 1.
+
+    Attributes:
+        kernel: whether to run the splash kernel, which only a TPU can.
+        blocks: of the kernel; they divide the numbers of queries and keys.
+    """
+
+    kernel: bool
+    blocks: Blocks
+
+    def __call__(self, q: jax.Array, k: jax.Array, v: jax.Array, *, valid: int) -> jax.Array:
+        """Attends to the first `valid` keys."""
+        if self.kernel:
+            out: jax.Array = self._splash(q, k, v, valid, residuals=False)
+            return out
+        return _plain(q, k, v, valid)[0]
+
+    def partial(self, q: jax.Array, k: jax.Array, v: jax.Array, *, valid: int | jax.Array) -> Partial:
+        """Attends to the first `valid` keys, a traced number if need be, and keeps the log-sum-exp."""
+        if self.kernel:
+            out, (logsumexp,) = self._splash(q, k, v, valid, residuals=True)
+            return out, logsumexp
+        return _plain(q, k, v, valid)
+
+    def _splash(
+        self, q: jax.Array, k: jax.Array, v: jax.Array, valid: int | jax.Array, *, residuals: bool
+    ) -> jax.Array:
+        queries, keys = q.shape[1], k.shape[1]
+        static = isinstance(valid, int)
+        masked = static and valid < keys
+        # The mask's description is given to the kernel directly: working it out from a mask of 75600 x 75600 takes
+        # seconds, and every row is the same.
+        info = splash_mask.MaskInfo(
+            data_next=None,
+            mask_next=None,
+            block_mask=None,
+            partial_mask_blocks=None,
+            q_sequence=np.zeros(queries, np.int32) if masked else None,
+        )
+        segments = None
+        if not static:
+            segments = splash.SegmentIds(
+                q=jnp.zeros(queries, jnp.int32), kv=(jnp.arange(keys) >= valid).astype(jnp.int32)
+            )
+        kernel = splash.SplashAttentionKernel(
+            info,
+            None,
+            None,
+            is_mqa=False,
+            block_sizes=splash.BlockSizes(
+                block_q=self.blocks.query, block_kv=self.blocks.keys, block_kv_compute=self.blocks.compute
+            ),
+            save_residuals=residuals,
+            mask_value=splash.DEFAULT_MASK_VALUE,
+            attn_logits_soft_cap=None,
+            residual_checkpoint_name=None,
+            mask_function=_Below(int(valid)) if masked else None,
+            interpret=False,
+        )
+        return kernel(q, k, v, segments)
+
+
+def _plain(q: jax.Array, k: jax.Array, v: jax.Array, valid: int | jax.Array) -> Partial:
+    logits = jnp.einsum("hqd,hkd->hqk", q, k, preferred_element_type=jnp.float32)
+    if not isinstance(valid, int) or valid < k.shape[1]:
+        logits = jnp.where(jnp.arange(k.shape[1]) < valid, logits, splash.DEFAULT_MASK_VALUE)
+    top = logits.max(axis=-1, keepdims=True)
+    weights = jnp.exp(logits - top)
+    total = weights.sum(axis=-1, keepdims=True)
+    out = jnp.einsum("hqk,hkd->hqd", weights.astype(v.dtype), v, preferred_element_type=jnp.float32) / total
+    return out.astype(q.dtype), (top + jnp.log(total))[..., 0]
+
+
+def _merge(first: Partial, second: Partial) -> Partial:
+    """Joins attention over two sets of keys."""
+    (a, a_sum), (b, b_sum) = first, second
+    both = jnp.logaddexp(a_sum, b_sum)
+    a_share, b_share = jnp.exp(a_sum - both)[..., None], jnp.exp(b_sum - both)[..., None]
+    return (a * a_share + b * b_share).astype(a.dtype), both
+
+
+def self_attention(q: jax.Array, k: jax.Array, v: jax.Array, tokens: Tokens, *, kernel: bool) -> jax.Array:
+    """Attends among all tokens of a video. Everything is ``[local heads, local tokens, head_dim]``."""
+    axes, attend = tokens.axes, Attend(kernel=kernel, blocks=tokens.blocks)
+    q, k, v = (axes.exchange(x, ULYSSES, split=0, concat=1) for x in (q, k, v))
+    k, v = (axes.gather(x, CONTEXT, dimension=1)[:, : tokens.keys] for x in (k, v))
+    rings = axes.size(RING)
+    if rings == 1:
+        out = attend(q, k, v, valid=tokens.per_ring)
+    else:
+        position = axes.index(RING)
+        partial = attend.partial(q, k, v, valid=tokens.valid(position))
+        for step in range(1, rings):
+            k, v = (axes.shift(x, RING) for x in (k, v))
+            valid = tokens.valid((position - step) % rings)
+            partial = _merge(partial, attend.partial(q, k, v, valid=valid))
+        out = partial[0]
+    return axes.exchange(out, ULYSSES, split=1, concat=0)
+
+
+def cross_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, kernel: bool) -> jax.Array:
+    """Attends to a short sequence that every shard holds whole: ``[local heads, keys, head_dim]``."""
+    queries, keys = q.shape[1], k.shape[1]
+    padding = [(0, 0), (0, round_up(keys, LANES) - keys if kernel else 0), (0, 0)]
+    k, v = jnp.pad(k, padding), jnp.pad(v, padding)
+    query = next(size for size in (1024, 512, 256, LANES, queries) if queries % size == 0)
+    attend = Attend(kernel=kernel, blocks=Blocks(query=query, keys=k.shape[1], compute=k.shape[1]))
+    return attend(q, k, v, valid=keys)
