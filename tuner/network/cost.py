@@ -148,7 +148,7 @@ class Network:
             busy: its pattern's `busy`, if the links are needed one by one.
         """
         run = regime(collective)
-        hop_s: Floats = hops[:, None] * self.calibration.hop_s
+        hop_s: Floats = hops[:, None].astype(np.float64) * self.calibration.hop_s
         fixed_s = np.where(hops[:, None] > 0, self.calibration.launch_floor_s(collective.kind) + hop_s, 0.0)
         steps_s: Floats = (run.steps - 1) * hop_s
         return Transfer(
