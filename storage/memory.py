@@ -1,0 +1,243 @@
+"""A store that lives and dies with the process: the plainest reading of the contract."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from storage.documents import (
+    clean,
+    floats,
+    strict,
+    utc,
+)
+from tuner.errors import PlanNotFound
+from tuner.plans.lookup import Answer, Query, find
+from tuner.plans.plan import Plan, PlanState, StoredPlan
+from tuner.ports import Compiled, Screened
+from tuner.rejections import Rejection
+from tuner.stores import ContentKey, Store, Study, StudyKey, Trial, TrialState
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(slots=True)
+class _Study:
+    key: StudyKey
+    created_at: datetime
+    proved: bool = False
+    spent_s: float = 0.0
+    trials: dict[int, Trial] = field(default_factory=dict)
+    refusals: dict[str, int] = field(default_factory=dict)
+
+
+class MemoryStore(Store):
+    """Everything in dictionaries. Safe for the threads of one process."""
+
+    def __init__(self, *, clock: Callable[[], datetime] = _now) -> None:
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._studies: dict[int, _Study] = {}
+        self._screened: dict[str, Screened | Rejection] = {}
+        self._compiled: dict[str, Compiled | Rejection] = {}
+        self._programs: dict[tuple[str, str, tuple[bool, ...], str], Compiled | Rejection] = {}
+        self._plans: dict[int, StoredPlan] = {}
+
+    def open_study(self, key: StudyKey) -> Study:
+        """Returns the study of that key, creating it if it is new."""
+        with self._lock:
+            for study_id, study in self._studies.items():
+                if study.key.digest == key.digest:
+                    return _outside(study_id, study)
+            study_id = len(self._studies) + 1
+            self._studies[study_id] = _Study(key=key, created_at=self._clock())
+            return _outside(study_id, self._studies[study_id])
+
+    def studies(self) -> Sequence[Study]:
+        """Returns every study, newest first."""
+        with self._lock:
+            return [_outside(study_id, study) for study_id, study in reversed(self._studies.items())]
+
+    def save_trials(self, study_id: int, trials: Sequence[Trial]) -> None:
+        """Inserts or replaces trials by number."""
+        with self._lock:
+            self._study(study_id).trials.update({trial.number: _copy(trial) for trial in trials})
+
+    def trials(
+        self,
+        study_id: int,
+        *,
+        state: TrialState | None = None,
+        after: int = -1,
+        limit: int | None = None,
+    ) -> Sequence[Trial]:
+        """Returns trials with a number above `after`, in order of number."""
+        with self._lock:
+            kept = sorted(self._study(study_id).trials.items())
+            found = [
+                _copy(trial) for number, trial in kept if number > after and (state is None or trial.state is state)
+            ]
+            return found[:limit]
+
+    def count_refusals(self, study_id: int, refusals: Mapping[str, int]) -> None:
+        """Replaces the numbers of refused layouts."""
+        with self._lock:
+            self._study(study_id).refusals = dict(refusals)
+
+    def refusals(self, study_id: int) -> Mapping[str, int]:
+        """Returns what `count_refusals` stored."""
+        with self._lock:
+            return dict(self._study(study_id).refusals)
+
+    def close_run(self, study_id: int, *, proved: bool, spent_s: float) -> None:
+        """Stores the end of a run."""
+        with self._lock:
+            study = self._study(study_id)
+            study.proved = proved
+            study.spent_s += spent_s
+
+    def screened(self, keys: Sequence[ContentKey]) -> Mapping[str, Screened | Rejection]:
+        """Returns what is known of these keys, by key digest."""
+        with self._lock:
+            digests = [key.digest for key in keys]
+            return {digest: self._screened[digest] for digest in digests if digest in self._screened}
+
+    def save_screened(self, outcomes: Mapping[ContentKey, Screened | Rejection]) -> None:
+        """Stores screen outcomes; an outcome that is there stays."""
+        with self._lock:
+            for key, outcome in outcomes.items():
+                self._screened.setdefault(key.digest, outcome)
+
+    def compiled(self, key: ContentKey) -> Compiled | Rejection | None:
+        """Returns what the compiler made of a key, or None if it has not been asked."""
+        with self._lock:
+            return self._compiled.get(key.digest)
+
+    def compiled_program(self, lowered_digest: str, key: ContentKey) -> Compiled | Rejection | None:
+        """Returns the compile result of an equal lowered program, or None."""
+        with self._lock:
+            return self._programs.get(_address(lowered_digest, key))
+
+    def save_compiled(self, key: ContentKey, lowered_digest: str, outcome: Compiled | Rejection) -> None:
+        """Stores a compile outcome under its key and its lowered digest; an outcome that is there stays."""
+        if isinstance(outcome, Compiled):
+            outcome = replace(outcome, cached=False)
+        with self._lock:
+            if key.digest not in self._compiled:
+                if lowered_digest:
+                    outcome = self._programs.setdefault(_address(lowered_digest, key), outcome)
+                self._compiled[key.digest] = outcome
+
+    def promote(self, plan: Plan, *, note: str = "") -> StoredPlan:
+        """Stores a plan as the active version of its key; the version that was active becomes superseded."""
+        plan = Plan.from_json(strict(plan.to_json()))
+        with self._lock:
+            same = [stored for stored in self._plans.values() if _key(stored.plan) == _key(plan)]
+            for stored in same:
+                if stored.state is PlanState.ACTIVE:
+                    self._plans[stored.id] = replace(stored, state=PlanState.SUPERSEDED)
+            made = StoredPlan(
+                plan=plan,
+                id=len(self._plans) + 1,
+                version=len(same) + 1,
+                state=PlanState.ACTIVE,
+                stored_at=self._clock(),
+                note=clean(note),
+            )
+            self._plans[made.id] = made
+            return made
+
+    def active(self, plan_like: Plan | StudyKey) -> StoredPlan | None:
+        """Returns the active plan of the same key, or None."""
+        return next((stored for stored in self.plans() if _key(stored.plan) == _key(plan_like)), None)
+
+    def lookup(self, query: Query) -> Answer:
+        """Goes down the lookup ladder."""
+        return find(
+            query,
+            lambda model, slice_name: [
+                stored for stored in self.plans(model=model) if stored.plan.slice.name == slice_name
+            ],
+        )
+
+    def plans(self, *, model: str | None = None, active_only: bool = True) -> Sequence[StoredPlan]:
+        """Returns stored plans, newest first."""
+        with self._lock:
+            return [
+                stored
+                for stored in reversed(self._plans.values())
+                if (model is None or stored.plan.workload.model == model)
+                and (not active_only or stored.state is PlanState.ACTIVE)
+            ]
+
+    def plan(self, plan_id: int) -> StoredPlan:
+        """Returns one version. Raises PlanNotFound."""
+        with self._lock:
+            try:
+                return self._plans[plan_id]
+            except KeyError:
+                raise PlanNotFound(f"no plan {plan_id}") from None
+
+    def retire(self, plan_id: int, *, note: str = "") -> StoredPlan:
+        """Takes a version out of service. Raises PlanNotFound."""
+        with self._lock:
+            stored = self.plan(plan_id)
+            self._plans[plan_id] = replace(stored, state=PlanState.RETIRED, note=clean(note) or stored.note)
+            return self._plans[plan_id]
+
+    def close(self) -> None:
+        """Has nothing to release."""
+
+    def _study(self, study_id: int) -> _Study:
+        try:
+            return self._studies[study_id]
+        except KeyError:
+            raise KeyError(f"no study {study_id}") from None
+
+
+def _outside(study_id: int, study: _Study) -> Study:
+    counts = Counter(trial.state.value for trial in study.trials.values())
+    return Study(
+        id=study_id,
+        key=study.key,
+        created_at=study.created_at,
+        proved=study.proved,
+        spent_s=study.spent_s,
+        counts=dict(counts),
+    )
+
+
+def _copy(trial: Trial) -> Trial:
+    """Returns a trial that shares nothing that can change, as a database would give it back."""
+    return replace(
+        trial,
+        rejection=trial.rejection and _kept(trial.rejection),
+        numbers=floats(strict(trial.numbers)),
+        details=strict(trial.details),
+        host=clean(trial.host),
+        started_at=utc(trial.started_at),
+        finished_at=utc(trial.finished_at),
+    )
+
+
+def _kept(rejection: Rejection) -> Rejection:
+    return replace(rejection, detail=clean(rejection.detail), numbers=floats(strict(rejection.numbers)))
+
+
+def _address(lowered_digest: str, key: ContentKey) -> tuple[str, str, tuple[bool, ...], str]:
+    return lowered_digest, key.slice_name, key.wrap, key.toolchain_digest
+
+
+def _key(like: Plan | StudyKey) -> tuple[str, str, tuple[bool, ...], str, str]:
+    return (
+        like.workload.digest,
+        like.slice.name,
+        like.slice.wrap,
+        like.toolchain.digest,
+        like.constraints.digest,
+    )

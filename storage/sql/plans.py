@@ -1,0 +1,176 @@
+"""Plans in a database, and the lookup ladder in at most two statements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import case, func, select, update
+from sqlalchemy.orm import Session
+
+from storage.documents import clean, strict
+from storage.engines import take_turn
+from storage.schema import PlanRow
+from storage.sql.database import Part, wrap_text
+from tuner.canonical import digest
+from tuner.errors import PlanNotFound
+from tuner.plans.lookup import Answer, Query, find
+from tuner.plans.plan import Plan, PlanState, StoredPlan
+from tuner.stores import PlanStore, StudyKey
+
+
+class SqlPlanStore(Part, PlanStore):
+    """`PlanStore` over our table."""
+
+    def promote(self, plan: Plan, *, note: str = "") -> StoredPlan:
+        """Stores a plan as the active version of its key; the version that was active becomes superseded."""
+        columns = _columns(plan)
+        of_key = _of_key(plan)
+        with self._db.write() as session:
+            take_turn(session, f"plan {_key_digest(plan)}")
+            latest = session.scalar(select(func.max(PlanRow.version)).where(*of_key)) or 0
+            session.execute(
+                update(PlanRow).where(*of_key, PlanRow.state == PlanState.ACTIVE).values(state=PlanState.SUPERSEDED)
+            )
+            row = PlanRow(
+                **columns, version=latest + 1, state=PlanState.ACTIVE, stored_at=self._db.now(), note=clean(note)
+            )
+            session.add(row)
+            session.flush()
+            return _stored(row)
+
+    def active(self, plan_like: Plan | StudyKey) -> StoredPlan | None:
+        """Returns the active plan of the same key, or None."""
+        query = select(PlanRow).where(*_of_key(plan_like), PlanRow.state == PlanState.ACTIVE)
+        with self._db.read() as session:
+            row = session.scalars(query).one_or_none()
+            return None if row is None else _stored(row)
+
+    def lookup(self, query: Query) -> Answer:
+        """Goes down the lookup ladder."""
+        with self._db.read() as session:
+            rows = _same_shape(session, query) or _representatives(session, query)
+            plans = [_stored(row) for row in rows]
+        return find(query, lambda model, slice_name: plans)
+
+    def plans(self, *, model: str | None = None, active_only: bool = True) -> Sequence[StoredPlan]:
+        """Returns stored plans, newest first."""
+        query = select(PlanRow).order_by(PlanRow.id.desc())
+        if model is not None:
+            query = query.where(PlanRow.model == model)
+        if active_only:
+            query = query.where(PlanRow.state == PlanState.ACTIVE)
+        with self._db.read() as session:
+            return [_stored(row) for row in session.scalars(query)]
+
+    def plan(self, plan_id: int) -> StoredPlan:
+        """Returns one version. Raises PlanNotFound."""
+        with self._db.read() as session:
+            return _stored(_find(session, plan_id))
+
+    def retire(self, plan_id: int, *, note: str = "") -> StoredPlan:
+        """Takes a version out of service. Raises PlanNotFound."""
+        with self._db.write() as session:
+            row = _find(session, plan_id)
+            row.state = PlanState.RETIRED
+            if note:
+                row.note = clean(note)
+            session.flush()
+            return _stored(row)
+
+
+def _same_shape(session: Session, query: Query) -> list[PlanRow]:
+    """Returns the plan that stands on one of the rungs of the asked shape, if there is one.
+
+    The ladder takes the newest plan of the same toolchain, else the newest of any, so one row tells it as much as all.
+    """
+    wanted = select(PlanRow).where(
+        PlanRow.model == query.model,
+        PlanRow.slice_name == query.slice_name,
+        PlanRow.variant == query.variant,
+        PlanRow.shape == query.shape,
+        PlanRow.state == PlanState.ACTIVE,
+        PlanRow.objective == query.constraints.objective,
+        PlanRow.reserve_hbm_bytes >= query.constraints.reserve_hbm_bytes,
+    )
+    if query.revision is not None:
+        wanted = wanted.where(PlanRow.revision == query.revision)
+    if query.toolchain is not None:
+        wanted = wanted.order_by(case((PlanRow.toolchain_digest == query.toolchain.digest, 0), else_=1))
+    return list(session.scalars(wanted.order_by(PlanRow.id.desc()).limit(1)))
+
+
+def _representatives(session: Session, query: Query) -> list[PlanRow]:
+    """Returns, newest first, the newest active plan of everything that the lower rungs tell apart.
+
+    Toolchains are not told apart there, and those are what accumulates.
+    """
+    newest = (
+        select(func.max(PlanRow.id))
+        .where(
+            PlanRow.model == query.model,
+            PlanRow.slice_name == query.slice_name,
+            PlanRow.variant == query.variant,
+            PlanRow.state == PlanState.ACTIVE,
+        )
+        .group_by(PlanRow.shape, PlanRow.revision, PlanRow.objective, PlanRow.reserve_hbm_bytes)
+    )
+    return list(session.scalars(select(PlanRow).where(PlanRow.id.in_(newest)).order_by(PlanRow.id.desc())))
+
+
+def _find(session: Session, plan_id: int) -> PlanRow:
+    row = session.get(PlanRow, plan_id)
+    if row is None:
+        raise PlanNotFound(f"no plan {plan_id}")
+    return row
+
+
+def _of_key(like: Plan | StudyKey) -> tuple[Any, ...]:
+    return tuple(getattr(PlanRow, name) == value for name, value in _key_columns(like).items())
+
+
+def _key_columns(like: Plan | StudyKey) -> dict[str, str]:
+    return {
+        "workload_digest": like.workload.digest,
+        "slice_name": like.slice.name,
+        "wrap": wrap_text(like.slice.wrap),
+        "toolchain_digest": like.toolchain.digest,
+        "constraints_digest": like.constraints.digest,
+    }
+
+
+def _key_digest(like: Plan | StudyKey) -> str:
+    return digest(_key_columns(like))
+
+
+def _columns(plan: Plan) -> dict[str, Any]:
+    return {
+        **_key_columns(plan),
+        "model": plan.workload.model,
+        "shape": plan.workload.shape,
+        "variant": plan.workload.variant,
+        "revision": plan.workload.revision,
+        "objective": plan.constraints.objective,
+        "reserve_hbm_bytes": plan.constraints.reserve_hbm_bytes,
+        "jax": plan.toolchain.jax,
+        "libtpu": plan.toolchain.libtpu,
+        "evidence": plan.evidence,
+        "step_s": plan.step_s,
+        "memory_bytes": plan.memory_bytes,
+        "proved": plan.proved,
+        "study": plan.study,
+        "trial": plan.trial,
+        "created_at": plan.created_at,
+        "document": strict(plan.to_json()),
+    }
+
+
+def _stored(row: PlanRow) -> StoredPlan:
+    return StoredPlan(
+        plan=Plan.from_json(row.document),
+        id=row.id,
+        version=row.version,
+        state=row.state,
+        stored_at=row.stored_at,
+        note=row.note,
+    )

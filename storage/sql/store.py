@@ -1,0 +1,22 @@
+"""The SQL store: SQLite and PostgreSQL through the same statements."""
+
+from __future__ import annotations
+
+from sqlalchemy import Engine
+
+from storage.sql.database import Clock, Database, utc_now
+from storage.sql.plans import SqlPlanStore
+from storage.sql.programs import SqlProgramStore
+from storage.sql.studies import SqlTrialStore
+from tuner.stores import Store
+
+
+class SqlStore(SqlTrialStore, SqlProgramStore, SqlPlanStore, Store):
+    """Everything in one database, whose schema is at our revision (`storage.open_store` sees to that)."""
+
+    def __init__(self, engine: Engine, *, clock: Clock = utc_now) -> None:
+        super().__init__(Database(engine, clock=clock))
+
+    def close(self) -> None:
+        """Releases the connections."""
+        self._db.engine.dispose()

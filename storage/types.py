@@ -1,0 +1,52 @@
+"""Column types that behave alike on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import DateTime, Dialect, Double
+from sqlalchemy.types import TypeDecorator
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A point in time: takes aware datetimes of any zone, gives aware datetimes in UTC."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Turns a time into UTC. Raises ValueError if it is naive."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"{value!r} is naive; times must be aware")
+        value = value.astimezone(UTC)
+        # SQLite has no zones: what it stores is UTC by this rule.
+        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Gives the time back in UTC."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Metric(TypeDecorator[float]):
+    """A double that keeps NaN and infinities.
+
+    SQLite turns a NaN into NULL, so there it is stored as the text ``NaN``, which sorts above every number, as a NaN
+    does on PostgreSQL.
+    """
+
+    impl = Double
+    cache_ok = True
+
+    def process_bind_param(self, value: float | None, dialect: Dialect) -> Any:
+        """Gives SQLite a text for NaN."""
+        return "NaN" if value is not None and math.isnan(value) and dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> float | None:
+        """Reads the text back."""
+        return None if value is None else float(value)
