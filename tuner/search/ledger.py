@@ -17,7 +17,7 @@ from optuna.trial import TrialState as OptunaState
 from optuna.trial import create_trial
 
 from tuner.layouts.layout import Candidate
-from tuner.rejections import Rejection, Stage
+from tuner.rejections import Stage
 from tuner.search.parameters import Parameters
 from tuner.search.pruner import BOUND_STEP
 from tuner.stores import Study, Trial, TrialState, TrialStore
@@ -175,19 +175,6 @@ class Ledger:
             user_attrs={_CANDIDATE: trial.candidate.digest, **_attributes(trial)},
             intermediate_values={} if trial.bound_s is None else {BOUND_STEP: trial.bound_s},
         )
-
-
-def rejected(candidate: Candidate, rejection: Rejection, *, bound_s: float | None = None) -> Trial:
-    """Returns the trial of a candidate that a stage rejected; the ledger numbers it."""
-    return Trial(
-        number=0,
-        candidate=candidate,
-        state=TrialState.REJECTED,
-        stage=rejection.stage,
-        rejection=rejection,
-        bound_s=bound_s,
-        numbers=dict(rejection.numbers),
-    )
 
 
 def _value(trial: Trial) -> float:

@@ -53,6 +53,10 @@ class Parameters:
         }
         return Candidate(layout=Layout.of(axes, options), compiler_options=tuple(flags.items()))
 
+    def flags(self) -> list[tuple[tuple[str, str], ...]]:
+        """Returns every single compiler flag away from its default."""
+        return [((choice.name, str(value)),) for choice in self._space.compiler for value in choice.values[1:]]
+
     def suggest(self, trial: optuna.Trial) -> Candidate:
         """Asks a trial for every parameter and returns the candidate."""
         return self.candidate(

@@ -1,0 +1,115 @@
+"""The command line. Each command's module is imported only when it runs, so that `lookup` stays fast."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+import platformdirs
+
+from tuner.errors import InvalidValue, PlanNotFound, TunerError, UnknownName
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_NO_PLAN = 3
+
+_COMMANDS = {
+    "tune": ("adapters.cli.tune", "Find the fastest layout and placement of a model on a slice."),
+    "lookup": ("adapters.cli.lookup", "Print the stored plan of a model, shape and slice."),
+    "plans": ("adapters.cli.plans", "List, show, export, compare, promote and retire plans."),
+    "trials": ("adapters.cli.trials", "List the trials of a study."),
+    "explain": ("adapters.cli.explain", "Say why a plan won and where its time goes."),
+    "models": ("adapters.cli.models", "List the models that can be tuned."),
+    "slices": ("adapters.cli.slices", "List the slices that can be tuned for."),
+    "db": ("adapters.cli.database", "Create, upgrade and check the database."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands' names and first lines, and imports a command when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Returns the names in the order of use."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Imports and returns a command; None if there is none of that name."""
+        if cmd_name not in _COMMANDS:
+            return None
+        command = importlib.import_module(_COMMANDS[cmd_name][0]).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
+
+
+def settings_file() -> Path:
+    """Returns where settings are read from: MESHWRIGHT_SETTINGS or the user's configuration directory."""
+    named = os.environ.get("MESHWRIGHT_SETTINGS")
+    return Path(named) if named else Path(platformdirs.user_config_dir("meshwright")) / "settings.toml"
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Reads a settings file: tables named after commands, keys after their options. Absent means empty.
+
+    Raises InvalidValue if it is not TOML.
+    """
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return {}
+    try:
+        settings = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidValue(f"settings file {path}: {error}") from error
+    general = {key: value for key, value in settings.items() if not isinstance(value, dict)}
+    tables = {key: value for key, value in settings.items() if isinstance(value, dict)}
+    return {name: general | tables.get(name, {}) for name in _COMMANDS}
+
+
+@click.group(
+    cls=LazyGroup, context_settings={"auto_envvar_prefix": "MESHWRIGHT", "help_option_names": ["-h", "--help"]}
+)
+@click.version_option(package_name="meshwright")
+def cli() -> None:
+    """Find, store and serve the fastest way to lay a JAX program out on a TPU slice.
+
+    Settings are taken from the option, else the environment (MESHWRIGHT_...), else the settings file, else the default.
+    Exit codes: 0 done, 1 failed, 2 usage, 3 no plan.
+    """
+
+
+def main() -> None:
+    """Runs the command line and turns errors into one line and an exit code."""
+    try:
+        cli.main(default_map=read_settings(settings_file()), standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        click.echo("Stopped.", err=True)
+        sys.exit(130)
+    except PlanNotFound as error:
+        _fail(str(error), EXIT_NO_PLAN)
+    except UnknownName as error:
+        hint = f" Nearest: {', '.join(error.nearest)}." if error.nearest else ""
+        _fail(f"{error}.{hint}" if not str(error).endswith(".") else f"{error}{hint}", EXIT_USAGE)
+    except InvalidValue as error:
+        _fail(str(error), EXIT_USAGE)
+    except TunerError as error:
+        _fail(str(error), EXIT_FAILED)
+
+
+def _fail(message: str, code: int) -> None:
+    click.echo(f"Error: {message}", err=True)
+    sys.exit(code)

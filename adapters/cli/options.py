@@ -1,0 +1,96 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from tuner.errors import InvalidValue
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+database = click.option(
+    "--db",
+    "db",
+    envvar="MESHWRIGHT_DATABASE_URL",
+    metavar="URL",
+    help="Database: a file, sqlite:///PATH or postgresql://... [default: a file in the user's data directory]",
+)
+output_format = click.option(
+    "-f", "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output."
+)
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|KB|MB|GB)?", re.IGNORECASE)
+_UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?", re.IGNORECASE)
+_SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+class Bytes(click.ParamType[int]):
+    """A number of bytes with a unit, such as ``2GiB``."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Returns bytes; fails naming what is legal."""
+        if isinstance(value, int):
+            return value
+        match = _SIZE.fullmatch(str(value).strip())
+        if match is None:
+            self.fail(f"{value!r} is not a size; legal: a number with B, KiB, MiB, GiB, KB, MB or GB", param, ctx)
+        return int(float(match[1]) * _UNITS[(match[2] or "").lower()])
+
+
+class Seconds(click.ParamType[float]):
+    """A time with a unit, such as ``60s`` or ``2min``."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Returns seconds; fails naming what is legal."""
+        if isinstance(value, int | float):
+            return float(value)
+        match = _TIME.fullmatch(str(value).strip())
+        if match is None:
+            self.fail(f"{value!r} is not a time; legal: a number with ms, s, min or h", param, ctx)
+        return float(match[1]) * _SECONDS[(match[2] or "").lower()]
+
+
+def workload(function: F) -> F:
+    """Adds the argument MODEL and the options that say which of its workloads is meant."""
+    function = click.option("--no-guidance", is_flag=True, help="Distilled variants: one pass instead of two.")(
+        function
+    )
+    function = click.option(
+        "--videos", type=click.IntRange(min=1), default=1, show_default=True, help="Videos at once."
+    )(function)
+    function = click.option("--shape", metavar="WxHxF", default="", help="Width, height and frames.")(function)
+    return click.argument("model")(function)
+
+
+def parameters(shape: str, videos: int, no_guidance: bool) -> dict[str, Any]:
+    """Returns the parameters of a workload spec, leaving out what is at its default."""
+    chosen: dict[str, Any] = {"shape": shape} if shape else {}
+    if videos != 1:
+        chosen["videos"] = videos
+    if no_guidance:
+        chosen["guidance"] = False
+    return chosen
+
+
+def variant(videos: int, no_guidance: bool) -> str:
+    """Returns the variant part of a workload's name for these options."""
+    parts = [f"videos={videos}"] if videos != 1 else []
+    return ",".join([*parts, "no-guidance"] if no_guidance else parts)
+
+
+def require_slice_name(text: str) -> str:
+    """Returns the canonical name of a slice. Raises UnknownName or InvalidValue for what is none."""
+    from tuner.slices.names import parse_slice
+
+    if not text:
+        raise InvalidValue("--slice is missing; for example --slice v5e-2x4")
+    return parse_slice(text).name

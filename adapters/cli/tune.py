@@ -1,0 +1,195 @@
+"""`meshwright tune`: the main job."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+import click
+
+from adapters.cli import options, render
+from adapters.cli.main import EXIT_FAILED
+from adapters.cli.progress import Reporter
+from tuner.search.outcome import Outcome
+from tuner.stores import Trial
+
+_SHOWN = 8
+
+
+@click.command()
+@options.workload
+@click.option("--slice", "slice_name", required=True, metavar="NAME", help="For example v5e-2x4 or v5litepod-8.")
+@click.option("--budget", type=options.Seconds(), default="80s", show_default=True, help="Time for the whole study.")
+@click.option("--trials", type=click.IntRange(min=1), help="Candidates to compile at most, baselines included.")
+@click.option("--exhaustive", is_flag=True, help="Go on until the best is proved, whatever the budget.")
+@click.option(
+    "--sampler",
+    type=click.Choice(["best-first", "tpe", "random"]),
+    default="best-first",
+    show_default=True,
+    help="Who proposes the next candidate.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Makes the random parts repeatable.")
+@click.option("--reserve-hbm", type=options.Bytes(), default=0, help="HBM that must stay free, for example 2GiB.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Compiles at once. [default: one for two processors]")
+@click.option("--timeout", type=options.Seconds(), default="10min", show_default=True, help="Time for one compile.")
+@options.database
+@options.output_format
+@click.option("-q", "--quiet", is_flag=True, help="Print the result only.")
+def command(
+    model: str,
+    shape: str,
+    videos: int,
+    no_guidance: bool,
+    slice_name: str,
+    budget: float,
+    trials: int | None,
+    exhaustive: bool,
+    sampler: str,
+    seed: int,
+    reserve_hbm: int,
+    jobs: int | None,
+    timeout: float,
+    db: str | None,
+    output: str,
+    quiet: bool,
+) -> None:
+    """Find the fastest layout and placement of MODEL on a slice, and store the plan.
+
+    MODEL is a preset (see `meshwright models`) or package.module:attribute of your own workload. The search goes on
+    from where an earlier one of the same study stopped.
+    """
+    from adapters.search import tune
+    from tuner.plans.plan import Constraints
+    from tuner.ports import WorkloadSpec
+    from tuner.search.settings import SamplerName, Settings
+
+    settings = Settings(
+        budget_s=None if exhaustive else budget,
+        max_trials=trials,
+        patience=None if exhaustive else Settings().patience,
+        slack=None if exhaustive else Settings().slack,
+        seed=seed,
+        sampler=SamplerName(sampler),
+        constraints=Constraints(reserve_hbm_bytes=reserve_hbm),
+    )
+    signal.signal(signal.SIGTERM, _interrupt)
+    sys.path.insert(0, os.getcwd())  # a user's own package.module:attribute is looked for where the user stands
+    reporter = Reporter(quiet=quiet or output == "json")
+    with reporter:
+        outcome = tune(
+            spec=WorkloadSpec(model=model, parameters=options.parameters(shape, videos, no_guidance)),
+            slice_name=slice_name,
+            db=db,
+            settings=settings,
+            listener=reporter,
+            jobs=jobs,
+            timeout_s=timeout,
+        )
+    if output == "json":
+        render.document(_document(outcome))
+    else:
+        _report(outcome, model, shape, slice_name)
+    if outcome.interrupted:
+        sys.exit(130)
+    if outcome.plan is None:
+        sys.exit(EXIT_FAILED)
+
+
+def _interrupt(signum: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _report(outcome: Outcome, model: str, shape: str, slice_name: str) -> None:
+    if not outcome.trials:
+        click.echo("No layout runs. The rejected ones that came nearest:", err=True)
+        for trial in outcome.rejected[:5]:
+            assert trial.rejection is not None
+            click.echo(f"  {trial.candidate.layout}: {trial.rejection.detail}", err=True)
+        click.echo("Try a larger slice, or a smaller --reserve-hbm.", err=True)
+        return
+    click.echo(_table(outcome))
+    for name, reason in outcome.missing.items():
+        click.echo(f"Baseline {name} does not run: {reason}")
+    proof = "proved best of its space in the model" if outcome.proved else "not proved best"
+    click.echo(f"\nStopped: {outcome.stopped} ({proof}). Step times are predictions; no device was timed.")
+    if outcome.plan is not None:
+        verb = "Stored as" if outcome.promoted else "The active plan stays"
+        click.echo(f"{verb} plan {outcome.plan.id}, version {outcome.plan.version}: {outcome.plan.note}.")
+        shape_option = f" --shape {shape}" if shape else ""
+        click.echo(f"Look it up: meshwright lookup {model}{shape_option} --slice {slice_name}")
+
+
+def _table(outcome: Outcome) -> str:
+    columns = [
+        ("trial", ">"),
+        ("layout", "<"),
+        ("placement", "<"),
+        ("step ms", ">"),
+        ("compute", ">"),
+        ("attention", ">"),
+        ("exposed", ">"),
+        ("GiB", ">"),
+        ("vs A", ">"),
+        ("vs B", ">"),
+        ("evidence", "<"),
+    ]
+    shown = list(outcome.trials[:_SHOWN])
+    shown += [trial for trial in outcome.baselines.values() if trial not in shown]
+    rows = []
+    for trial in shown:
+        mark = f" (baseline {trial.baseline})" if trial.baseline else ""
+        numbers = trial.numbers
+        rows.append(
+            [
+                str(trial.number),
+                f"{trial.candidate.layout}{_flags(trial)}{mark}",
+                "" if trial.placement is None else trial.placement.description,
+                render.ms(trial.predicted_s),
+                render.ms(numbers.get("compute_s")),
+                render.ms(numbers.get("attention_s")),
+                render.ms(numbers.get("exposed_s")),
+                render.gib(numbers.get("memory_bytes")),
+                render.times(_against(outcome, "A", trial)),
+                render.times(_against(outcome, "B", trial)),
+                "predicted",
+            ]
+        )
+    return render.table(columns, rows)
+
+
+def _flags(trial: Trial) -> str:
+    return "".join(f" {name}={value}" for name, value in trial.candidate.compiler_options)
+
+
+def _against(outcome: Outcome, name: str, trial: Trial) -> float | None:
+    baseline = outcome.baselines.get(name)
+    if baseline is None or trial.predicted_s is None:
+        return None
+    return baseline.numbers["default_step_s"] / trial.predicted_s
+
+
+def _document(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "study": outcome.study.key.name,
+        "evidence": "predicted",
+        "stopped": outcome.stopped,
+        "proved": outcome.proved,
+        "interrupted": outcome.interrupted,
+        "promoted": outcome.promoted,
+        "plan_id": None if outcome.plan is None else outcome.plan.id,
+        "plan": None if outcome.plan is None else outcome.plan.plan.to_json(),
+        "trials": [
+            {
+                "number": trial.number,
+                "candidate": trial.candidate.to_json(),
+                "baseline": trial.baseline,
+                "predicted_s": trial.predicted_s,
+                "numbers": dict(trial.numbers),
+            }
+            for trial in outcome.trials
+        ],
+        "missing_baselines": dict(outcome.missing),
+    }

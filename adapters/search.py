@@ -1,0 +1,70 @@
+"""Puts a search together: workload, screener, compiler, store."""
+
+from __future__ import annotations
+
+import os
+
+import storage
+from adapters.jax.pool import CompilePool
+from adapters.jax.screen.pool import ShardyScreener
+from adapters.models.registry import resolve
+from tuner.errors import ToolchainMissing
+from tuner.plans.toolchain import installed_toolchain
+from tuner.ports import WorkloadSpec
+from tuner.search.events import Listener, silent
+from tuner.search.funnel import Search
+from tuner.search.outcome import Outcome
+from tuner.search.settings import Settings
+from tuner.slices.names import parse_slice
+
+
+def tune(
+    *,
+    spec: WorkloadSpec,
+    slice_name: str,
+    db: str | None = None,
+    settings: Settings | None = None,
+    listener: Listener = silent,
+    jobs: int | None = None,
+    timeout_s: float = 600.0,
+) -> Outcome:
+    """Searches, stores every trial and promotes the best plan.
+
+    Args:
+        spec: the workload.
+        slice_name: for example ``v5e-2x4``.
+        db: database URL; None for the default. It is created if it does not exist.
+        settings: budget and behaviour.
+        listener: is told what happens.
+        jobs: compiles at once; None for one for two processors.
+        timeout_s: time for one compile.
+
+    Raises UnknownName or InvalidValue for a wrong model, shape or slice, ToolchainMissing without jax and libtpu,
+    StoreError if the database cannot be used.
+    """
+    slice_ = parse_slice(slice_name)
+    toolchain = installed_toolchain()
+    if not toolchain.jax or not toolchain.libtpu:
+        absent = " and ".join(name for name in ("jax", "libtpu") if not getattr(toolchain, name))
+        raise ToolchainMissing(f"{absent} not installed; the compiler comes with: pip install 'meshwright[tpu]'")
+    workload = resolve(spec)
+    processors = len(os.sched_getaffinity(0))
+    jobs = jobs or max(1, processors // 2)
+    with (
+        storage.open_store(db, create=True) as store,
+        ShardyScreener(workers=processors) as screener,
+        CompilePool(workers=jobs, timeout_s=timeout_s) as compiler,
+    ):
+        search = Search(
+            workload=workload,
+            slice_=slice_,
+            toolchain=toolchain,
+            screener=screener,
+            compiler=compiler,
+            store=store,
+            optuna_storage=storage.optuna_storage(db),
+            settings=settings,
+            listener=listener,
+            jobs=jobs,
+        )
+        return search.run()

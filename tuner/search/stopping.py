@@ -1,0 +1,64 @@
+"""When a search ends: nothing left can win, nothing left is promising, or the budget is spent."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tuner.search.ledger import Ledger
+from tuner.search.prospects import Prospect
+from tuner.search.settings import Settings
+from tuner.stores import Trial
+
+
+@dataclass(slots=True, kw_only=True)
+class Budget:
+    """Time and trials that are left of a study. `spent_s` is the time of its earlier runs."""
+
+    settings: Settings
+    clock: Callable[[], float]
+    started: float
+    spent_s: float
+    durations_s: list[float] = field(default_factory=list)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds of this run."""
+        return self.clock() - self.started
+
+    def exhausted(self, compiled: int) -> str:
+        """Returns why there is no room for another compile, or an empty text."""
+        limit, total = self.settings.budget_s, self.spent_s + self.elapsed_s
+        if self.settings.max_trials is not None and compiled >= self.settings.max_trials:
+            return f"{compiled} candidates were compiled, as many as asked for"
+        expected = statistics.median(self.durations_s) if self.durations_s else 0.0
+        if limit is not None and total + expected > limit:
+            earlier = f", {self.spent_s:.0f} s of it in earlier runs" if self.spent_s else ""
+            return f"the budget of {limit:.0f} s is spent ({total:.0f} s{earlier})"
+        return ""
+
+
+def unpromising(head: Prospect, ledger: Ledger, settings: Settings, open_count: int) -> str:
+    """Returns why the rest of the queue is not worth a compile, short of a proof; empty if it is.
+
+    Estimates are corrected by the median ratio of prediction to estimate so far.
+    """
+    best = ledger.best
+    if best is None or best.predicted_s is None:
+        return ""
+    estimate_s = head.estimate_s * _bias(ledger.completed)
+    if settings.slack is not None and estimate_s > best.predicted_s * (1 + settings.slack):
+        return (
+            f"the next of {open_count} open layouts is estimated at {estimate_s * 1e3:.0f} ms, "
+            f"more than {settings.slack:.0%} above the best"
+        )
+    since = sum(trial.number > best.number and not trial.baseline for trial in ledger.completed)
+    if settings.patience is not None and since >= settings.patience:
+        return f"{since} candidates in a row were not better; {open_count} layouts are open"
+    return ""
+
+
+def _bias(completed: list[Trial]) -> float:
+    ratios = [t.predicted_s / t.estimate_s for t in completed if t.estimate_s and t.predicted_s]
+    return statistics.median(ratios) if ratios else 1.0
