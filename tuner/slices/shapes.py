@@ -1,8 +1,8 @@
 """Shapes of slices: which the compiler takes, which the cloud sells, and which of their axes wrap.
 
 Sources: Google Cloud's TPU pages (supported shapes), the JAX scaling book ("How to think about TPUs", wraparound),
-MaxText's ``accelerator_to_spec_map.py`` (the shape behind each accelerator name, and ``wrap``), and the compiler for what
-it takes. A slice that the cloud provisions as a twisted torus is treated as a plain one.
+MaxText's ``accelerator_to_spec_map.py`` (the shape behind each accelerator name, and ``wrap``), and the compiler for
+what it takes. A slice that the cloud provisions as a twisted torus is treated as a plain one.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from functools import cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,9 @@ def symmetries(slice_: Slice, *, translations: bool = True) -> NDArray[np.int32]
 
     Row ``s`` moves device ``d`` to ``out[s, d]``, shape (symmetries, devices). They are a group: reflections of each
     axis, permutations of axes that agree in size and wraparound, shifts along axes that wrap, and exchanging both cores
-    of every chip at once where there are two. An axis of two chips is the same whether it wraps or not. Left out are maps that are no isometry of the space: exchanging the cores of single chips, and the extra symmetries
+    of every chip at once where there are two. An axis of two chips is the same whether it wraps or not.
+
+    Left out are maps that are no isometry of the space: exchanging the cores of single chips, and the extra symmetries
     that a ring of four chips has as a graph.
 
     Args:
@@ -29,7 +31,7 @@ def symmetries(slice_: Slice, *, translations: bool = True) -> NDArray[np.int32]
     return _symmetries(slice_.shape, slice_.wrap, slice_.cores, slice_.generation_name, translations)
 
 
-@cache
+@lru_cache(maxsize=8)
 def _symmetries(
     shape: tuple[int, ...], wrap: tuple[bool, ...], cores: int, generation_name: str, translations: bool
 ) -> NDArray[np.int32]:
