@@ -63,6 +63,7 @@ class Compute:
     Attributes:
         flops: floating-point operations of matrix products (0 if the source does not say).
         bytes: bytes read from and written to HBM.
+        vmem_bytes: bytes read from and written to on-chip vector memory, where the compiler keeps what fits.
         cycles: the compiler's estimate; None where it gives none.
         kernel: sizes, if the operation is an attention kernel.
     """
@@ -71,6 +72,7 @@ class Compute:
     kind: ComputeKind
     flops: float = 0.0
     bytes: int = 0
+    vmem_bytes: int = 0
     cycles: int | None = None
     kernel: AttentionKernel | None = None
 
