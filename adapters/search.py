@@ -57,6 +57,7 @@ def tune(
     ):
         search = Search(
             workload=workload,
+            spec=spec,
             slice_=slice_,
             toolchain=toolchain,
             screener=screener,

@@ -15,7 +15,7 @@ from tuner.layouts.layout import Candidate
 from tuner.placements.search import rank
 from tuner.plans.toolchain import Toolchain
 from tuner.plans.workload import WorkloadKey
-from tuner.ports import Compiled, Compiler, Screener, Workload
+from tuner.ports import Compiled, Compiler, Screener, Workload, WorkloadSpec
 from tuner.rejections import Rejection
 from tuner.search.cache import CachedCompiler, CachedScreener, Subject
 from tuner.search.events import Listener, Stopped, TrialEnded, TrialStarted, silent
@@ -49,6 +49,7 @@ class Search:
         self,
         *,
         workload: Workload,
+        spec: WorkloadSpec,
         slice_: Slice,
         toolchain: Toolchain,
         screener: Screener,
@@ -69,7 +70,7 @@ class Search:
         self._clock = clock
         self._calibration = calibration(slice_.generation_name)
         key = WorkloadKey.of(workload.name, workload.identity)
-        subject = Subject(workload=key, spec=workload.spec, slice=slice_, toolchain=toolchain)
+        subject = Subject(workload=key, spec=spec, slice=slice_, toolchain=toolchain)
         self._compiler = CachedCompiler(compiler, store, subject)
         self._screen = ScreenStage(
             workload=workload,
