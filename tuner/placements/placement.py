@@ -15,8 +15,8 @@ class Placement:
     """A bijection from flattened mesh positions to device indices of a slice.
 
     Attributes:
-        devices: `devices[k]` is the slice's device index at mesh position ``k`` (row-major over the layout's axes), so a
-            compiled program's logical id ``k`` runs there.
+        devices: `devices[k]` is the slice's device index at mesh position ``k`` (row-major over the layout's axes), so
+            a compiled program's logical id ``k`` runs there.
         description: one line for people ("ulysses: 2x2 blocks; cfg: the two halves").
     """
 
