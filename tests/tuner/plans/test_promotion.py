@@ -1,0 +1,33 @@
+from dataclasses import replace
+
+from tests.tuner.plans.samples import make_plan
+from tuner.layouts.layout import Candidate, Layout
+from tuner.plans.plan import Evidence
+from tuner.plans.promotion import judge
+
+OTHER = Candidate(layout=Layout.of({"ring": 8}))
+
+
+def test_the_first_plan_is_promoted() -> None:
+    assert judge(make_plan(), None, margin=0.01).promote
+
+
+def test_only_a_gain_of_the_margin_replaces_another_decision() -> None:
+    active = make_plan(step_s=1.0)
+    assert judge(make_plan(step_s=0.98, candidate=OTHER), active, margin=0.01).promote
+    verdict = judge(make_plan(step_s=0.995, candidate=OTHER), active, margin=0.01)
+    assert not verdict.promote
+    assert "+0.5%" in verdict.reason
+
+
+def test_the_same_decision_takes_newer_figures_and_nothing_else() -> None:
+    active = make_plan(step_s=1.0)
+    assert judge(make_plan(step_s=1.1), active, margin=0.01).promote
+    assert not judge(make_plan(step_s=1.0), active, margin=0.01).promote
+
+
+def test_kinds_of_evidence_are_not_compared() -> None:
+    measured = make_plan(step_s=1.0, evidence=Evidence.MEASURED)
+    verdict = judge(replace(make_plan(candidate=OTHER), step_s=0.1), measured, margin=0.01)
+    assert not verdict.promote
+    assert "not comparable" in verdict.reason
