@@ -16,7 +16,8 @@ import numpy as np
 from tuner.calibration.calibration import Calibration
 from tuner.errors import InvalidValue
 from tuner.network.fabric import Fabric, Floats, Ints, Order, fabric
-from tuner.network.loads import Flow, Loader, Pattern, UnitLoads
+from tuner.network.loads import Loader, UnitLoads
+from tuner.network.patterns import Flow, Pattern
 from tuner.network.regimes import regime
 from tuner.program.program import Collective, CollectiveKind
 from tuner.slices.slice import Coords, Slice

@@ -26,6 +26,9 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Order = tuple[int, ...]
 
+TABLE_DEVICES = 32
+"""Up to so many devices, loads are a matrix product with the routes of all pairs; that is quickest there."""
+
 
 class Fabric:
     """Directed links of a slice, numbered, and routing over them.
@@ -55,6 +58,7 @@ class Fabric:
         self._position: Ints = np.stack(
             [self._chip // stride % size for stride, size in zip(self._strides, slice_.shape, strict=True)]
         )
+        self._tables: dict[tuple[Order, ...], NDArray[np.float32]] = {}
         self._core_planes = 2 if slice_.cores == 2 else 0
         self.num_links = (2 * self._axes + self._core_planes) * self._chips
         self.exists = self._existing()
@@ -115,15 +119,29 @@ class Fabric:
         Returns:
             Loads [n, orders, num_links].
         """
-        count = len(source)
-        rows = np.arange(count)[:, None] * self.num_links
+        count, devices = len(source), self.slice_.num_devices
+        if devices <= TABLE_DEVICES:
+            pair = source * devices + target + np.arange(count)[:, None] * devices**2
+            sent = np.bincount(pair.ravel(), minlength=count * devices**2).reshape(count, -1)
+            # Counts and halves of them are exact in single precision.
+            table = self._all_pairs(tuple(orders))
+            return (sent.astype(np.float32) @ table).astype(np.float64).reshape(count, len(orders), -1)
         out = np.empty((count, len(orders), self.num_links))
         for index, order in enumerate(orders):
-            out[:, index] = self._routed(source, target, order, rows)
+            out[:, index] = self._routed(source, target, order)
         return out
 
-    def _routed(self, source: Ints, target: Ints, order: Order, rows: Ints) -> Floats:
+    def _all_pairs(self, orders: tuple[Order, ...]) -> NDArray[np.float32]:
+        """Returns the links on every pair's route [pairs, orders x num_links]."""
+        if orders not in self._tables:
+            source, target = np.divmod(np.arange(self.slice_.num_devices**2), self.slice_.num_devices)
+            routes = [self._routed(source[:, None], target[:, None], order) for order in orders]
+            self._tables[orders] = np.concatenate(routes, axis=1).astype(np.float32)
+        return self._tables[orders]
+
+    def _routed(self, source: Ints, target: Ints, order: Order) -> Floats:
         count = len(source)
+        rows = np.arange(count)[:, None] * self.num_links
         change = np.zeros(count * self.num_links)
         chip = self._chip[source]
         for axis in order:
@@ -142,17 +160,21 @@ class Fabric:
         """Adds transfers along a closed axis; those over the seam also enter at the beginning of the line."""
         size, stride = self.slice_.shape[axis], self._strides[axis]
         ahead = (end - start) % size
-        for back, share in enumerate((self._share(ahead, size), self._share(-ahead % size, size))):
-            plane = rows + (2 * axis + back) * self._chips
-            first = chip + ((size - 1 if back else 0) - start) * stride
-            seam = share * ((end > start) if back else (end < start))
-            for at, bytes_ in ((chip, share), (after, -share), (first, seam)):
-                change += np.bincount((plane + at).ravel(), weights=bytes_.ravel(), minlength=change.size)
-
-    @staticmethod
-    def _share(ahead: Ints, size: int) -> Floats:
-        share: Floats = np.where(2 * ahead < size, 1.0, np.where(2 * ahead == size, 0.5, 0.0)) * (ahead > 0)
-        return share
+        for back, share in ((0, 1.0), (1, 1.0), (0, -0.5), (1, 0.5)):
+            if share == 1.0:
+                chosen = np.flatnonzero((2 * ahead > size) if back else (ahead > 0) & (2 * ahead <= size))
+            else:  # exactly half way around: half of it goes the other way
+                chosen = np.flatnonzero(2 * ahead == size)
+            if not len(chosen):
+                continue
+            leaves, reaches = start.ravel()[chosen], end.ravel()[chosen]
+            plane = (rows + (2 * axis + back) * self._chips + np.zeros_like(chip)).ravel()[chosen]
+            at = plane + chip.ravel()[chosen]
+            over = (reaches > leaves) if back else (reaches < leaves)
+            first = at + ((size - 1 if back else 0) - leaves) * stride
+            change += share * np.bincount(at, minlength=change.size)
+            change -= share * np.bincount(plane + after.ravel()[chosen], minlength=change.size)
+            change += share * np.bincount(first[over], minlength=change.size)
 
     def _summed(self, change: Floats, source: Ints, target: Ints, rows: Ints) -> Floats:
         count = len(change)

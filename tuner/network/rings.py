@@ -18,6 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tuner.slices.slice import Slice
 
 TOPOLOGY_AWARE = ("v5e", "v6e")
@@ -169,6 +172,21 @@ def walks(slice_: Slice, group: Sequence[int]) -> tuple[Walk, ...] | None:
         if ring is not None:
             return (Walk(rings=(ring,), share=ring_share(len(group))),)
     return None
+
+
+def may_have_own_order(slice_: Slice, groups: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Returns False for groups [m, size] that `walks` has no answer for: those that do not fill a box of coordinates.
+
+    A quick look at many groups at once; True promises nothing.
+    """
+    chip = groups // slice_.cores
+    filled = np.ones(len(groups), np.int64)
+    stride = 1
+    for size in slice_.shape:
+        places = np.sort(chip // stride % size, axis=1)
+        filled *= 1 + (np.diff(places, axis=1) != 0).sum(axis=1)
+        stride *= size
+    return np.asarray((filled == groups.shape[1]) | (filled * slice_.cores == groups.shape[1]))
 
 
 def ring_share(length: int) -> float:

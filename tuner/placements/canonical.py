@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.network.fabric import Ints
-from tuner.network.loads import Flow, Pattern
+from tuner.network.patterns import Flow, Pattern
 from tuner.network.rings import TOPOLOGY_AWARE, walks
 from tuner.slices.slice import Slice
 from tuner.slices.symmetry import symmetries

@@ -12,7 +12,7 @@ from tuner.calibration.calibration import Calibration
 from tuner.layouts.layout import Layout
 from tuner.network.cost import Degraded
 from tuner.network.fabric import Ints
-from tuner.network.loads import Flow
+from tuner.network.patterns import Flow
 from tuner.network.rings import TOPOLOGY_AWARE
 from tuner.placements.canonical import Canon
 from tuner.placements.default import jax_default, row_major

@@ -17,7 +17,7 @@ from tuner.layouts.layout import Layout
 from tuner.network.bounds import cut_bound_s
 from tuner.network.cost import Degraded, Network, Transfer
 from tuner.network.fabric import Floats, Ints, Order
-from tuner.network.loads import Flow, Pattern
+from tuner.network.patterns import Flow, Pattern
 from tuner.placements.placement import Placement
 from tuner.program.program import Collective, CollectiveKind, Compute, ComputeKind, Program
 from tuner.slices.slice import Slice
@@ -26,8 +26,8 @@ from tuner.timeline.compute import compute_seconds, is_guessed
 from tuner.timeline.prediction import CollectiveTime, Prediction
 from tuner.timeline.schedule import Clock, events, overlaps
 
-FLOATS_AT_ONCE = 1 << 23
-"""Bound on link loads in memory at once (64 MiB)."""
+FLOATS_AT_ONCE = 1 << 19
+"""Bound on link loads in memory at once (4 MiB)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
