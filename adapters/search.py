@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import optuna
+
 import storage
 from adapters.jax.pool import CompilePool
 from adapters.jax.screen.pool import ShardyScreener
@@ -42,6 +44,7 @@ def tune(
     Raises UnknownName or InvalidValue for a wrong model, shape or slice, ToolchainMissing without jax and libtpu,
     StoreError if the database cannot be used.
     """
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
     slice_ = parse_slice(slice_name)
     toolchain = installed_toolchain()
     if not toolchain.jax or not toolchain.libtpu:

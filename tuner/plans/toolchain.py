@@ -36,6 +36,12 @@ class Toolchain:
         return Fingerprint.of({"jax": self.jax, "jaxlib": self.jaxlib, "libtpu": self.libtpu, **dict(self.flags)})
 
     @property
+    def jax_release(self) -> tuple[int, int]:
+        """Major and minor version of jax; (0, 0) if it is not installed."""
+        major, minor = (*self.jax.split("."), "0", "0")[:2]
+        return int(major or 0), int(minor)
+
+    @property
     def digest(self) -> str:
         """SHA-256 of the fingerprint."""
         return self.fingerprint.hex

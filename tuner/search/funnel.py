@@ -12,7 +12,7 @@ import optuna
 
 from tuner.calibration.calibration import calibration
 from tuner.layouts.layout import Candidate
-from tuner.placements.search import rank
+from tuner.placements.ranking import rank_with
 from tuner.plans.toolchain import Toolchain
 from tuner.plans.workload import WorkloadKey
 from tuner.ports import Compiled, Compiler, Screener, Workload, WorkloadSpec
@@ -33,6 +33,10 @@ from tuner.search.stopping import Budget, unpromising
 from tuner.search.trials import bounded, crowded_out, placed, running, uncompiled
 from tuner.slices.slice import Slice
 from tuner.stores import Store, StudyKey, Trial, TrialState
+from tuner.timeline.ranker import Ranker
+
+_MOST_REPEATS = 100
+"""A sampler that proposes so many known or illegal candidates in a row is given the head of the queue instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,15 @@ class _Job:
     trial: Trial
     started: float
     future: Future[tuple[Compiled | Rejection, bool]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Next:
+    """What to try next: the name of the baseline if it is one, and whether the sampler has no say."""
+
+    prospect: Prospect
+    baseline: str = ""
+    forced: bool = False
 
 
 class Search:
@@ -68,6 +81,7 @@ class Search:
         self._store = store
         self._jobs = jobs
         self._clock = clock
+        self._jax = toolchain.jax_release
         self._calibration = calibration(slice_.generation_name)
         key = WorkloadKey.of(workload.name, workload.identity)
         subject = Subject(workload=key, spec=spec, slice=slice_, toolchain=toolchain)
@@ -101,11 +115,11 @@ class Search:
         self._ledger = Ledger(store, self._study, self._optuna, self._parameters)
         self._budget = Budget(settings=self._settings, clock=clock, started=clock(), spent_s=self._study.spent_s)
         self._queue = Queue(())
-        self._forced: deque[tuple[str, Prospect]] = deque()
+        self._forced: deque[_Next] = deque()
         self._upcoming: Prospect | None = None
         self._baselines: dict[str, str] = {}
         self._missing: dict[str, str] = {}
-        self._tuned = False
+        self._repeats = 0
         self._stopped = ""
         self._proved = False
 
@@ -149,11 +163,11 @@ class Search:
     def _force(self, name: str, candidate: Candidate) -> None:
         self._baselines[name] = candidate.digest
         known = self._ledger.trials.get(candidate.digest)
-        waiting = any(prospect.candidate == candidate for _, prospect in self._forced)
+        waiting = any(entry.prospect.candidate == candidate for entry in self._forced)
         if known is not None and known.rejection is not None:
             self._missing[name] = known.rejection.detail
         elif known is None and not waiting:
-            self._forced.append((name, self._screen.prospects[candidate.digest]))
+            self._forced.append(_Next(prospect=self._screen.prospects[candidate.digest], baseline=name, forced=True))
 
     def _compile_all(self) -> None:
         jobs: deque[_Job] = deque()
@@ -177,25 +191,26 @@ class Search:
     def _choose(self, compiling: int) -> Trial | None:
         """Starts and returns the next trial to compile; None if there is none, with the reason in `_stopped`."""
         while True:
-            baseline, prospect = self._next(compiling)
-            if prospect is None:
+            chosen = self._next(compiling)
+            if chosen is None:
                 return None
-            number, prospect = self._ask(prospect, forced=bool(baseline))
+            number, prospect = self._ask(chosen.prospect, forced=chosen.forced or self._repeats >= _MOST_REPEATS)
+            self._repeats = 0 if prospect is not None else self._repeats + 1
             if prospect is None:
                 continue
             best = self._ledger.best
             pruned = self._ledger.hopeless(number, prospect.bound.step_s)
-            if pruned and not baseline and best is not None and best.predicted_s is not None:
+            if pruned and not chosen.baseline and best is not None and best.predicted_s is not None:
                 self._ledger.end(replace(bounded(prospect, best.predicted_s), number=number))
                 self._queue.drop(prospect.candidate.digest)
                 continue
             self._queue.drop(prospect.candidate.digest)
-            trial = self._ledger.start(running(number, prospect, baseline))
+            trial = self._ledger.start(running(number, prospect, chosen.baseline))
             self._listener(TrialStarted(trial=trial))
             return trial
 
-    def _next(self, compiling: int) -> tuple[str, Prospect | None]:
-        """Returns the name of the baseline, if it is one, and the next prospect; None if the search should stop."""
+    def _next(self, compiling: int) -> _Next | None:
+        """Returns what to try next; None if the search should stop, with the reason in `_stopped`."""
         if self._forced:
             return self._forced.popleft()
         best = self._ledger.best
@@ -209,15 +224,15 @@ class Search:
             self._stopped, self._proved = "every layout was tried or shown to be slower", self._sound
         elif spent and chosen:
             self._stopped = spent
-            return "", None
+            return None
         elif reason := unpromising(head, self._ledger, self._settings, len(self._queue)):
             self._stopped = reason
         else:
-            return "", head
-        if compiling or self._tuned or spent or best is None:
-            return "", None
-        self._add_variants()
-        return self._forced.popleft() if self._forced else ("", None)
+            return _Next(prospect=head)
+        if compiling or spent or best is None:
+            return None
+        self._add_variants(best)
+        return self._next(compiling) if self._forced else None
 
     @property
     def _sound(self) -> bool:
@@ -226,18 +241,21 @@ class Search:
             "bound_violation_s" in trial.numbers for trial in self._ledger.completed
         )
 
-    def _add_variants(self) -> None:
-        """Tries kernel blocks and compiler flags on the best layouts, once in a run."""
-        self._tuned = True
-        leaders = sorted(self._ledger.completed, key=lambda trial: (trial.predicted_s or 0.0, trial.number))
-        variants: list[Candidate] = []
-        for leader in leaders[: self._settings.tuned_layouts]:
-            layout = leader.candidate.layout
-            variants += [Candidate(layout=layout, compiler_options=flags) for flags in self._parameters.flags()]
-            variants += [Candidate(layout=other) for other in self._workload.tuned(layout, self._slice)[1:3]]
-        fresh = [v for v in variants if v.digest not in self._ledger.trials]
+    def _add_variants(self, best: Trial) -> None:
+        """Puts other kernel blocks and compiler flags for the best layout in front, one step away from the best.
+
+        When one of them becomes the best, its neighbours follow: a coordinate descent that ends because the choices do.
+        """
+        layout, flags = best.candidate.layout, best.candidate.compiler_options
+        variants = [Candidate(layout=layout, compiler_options=other) for other in self._parameters.flags(flags)]
+        variants += [
+            Candidate(layout=other, compiler_options=flags)
+            for other in self._workload.tuned(layout, self._slice)[: self._settings.variants]
+        ]
+        fresh = [variant for variant in variants if variant.digest not in self._ledger.trials]
         self._ledger.refuse(self._screen.look([v for v in fresh if v.digest not in self._screen.prospects]))
-        self._forced.extend(("", self._screen.prospects[v.digest]) for v in fresh if v.digest in self._screen.prospects)
+        passed = [self._screen.prospects[v.digest] for v in fresh if v.digest in self._screen.prospects]
+        self._forced.extend(_Next(prospect=prospect, forced=True) for prospect in passed)
 
     def _ask(self, prospect: Prospect, *, forced: bool) -> tuple[int, Prospect | None]:
         """Asks Optuna for a trial and returns its number and what its sampler proposed.
@@ -279,9 +297,11 @@ class Search:
         )
         if refusal is None:
             assert isinstance(outcome, Compiled)
-            ranked = rank(outcome.program, self._slice, job.trial.candidate.layout, self._calibration)
-            placements = ranked.count
-            ended = self._ledger.end(placed(job.trial, outcome, ranked))
+            ranker = Ranker(outcome.program, self._slice, job.trial.candidate.layout, self._calibration)
+            ranked = rank_with(ranker, jax=self._jax)
+            placements = ranked.scored
+            prediction = ranker.predict(ranked.best[0].placement)
+            ended = self._ledger.end(placed(job.trial, outcome, ranked, prediction))
         else:
             ended = self._ledger.end(uncompiled(job.trial, refusal))
             if ended.baseline:

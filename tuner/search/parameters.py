@@ -53,9 +53,15 @@ class Parameters:
         }
         return Candidate(layout=Layout.of(axes, options), compiler_options=tuple(flags.items()))
 
-    def flags(self) -> list[tuple[tuple[str, str], ...]]:
-        """Returns every single compiler flag away from its default."""
-        return [((choice.name, str(value)),) for choice in self._space.compiler for value in choice.values[1:]]
+    def flags(self, current: tuple[tuple[str, str], ...]) -> list[tuple[tuple[str, str], ...]]:
+        """Returns every set of compiler flags that differs from the current one in a single flag."""
+        out = []
+        for choice in self._space.compiler:
+            for value in map(str, choice.values):
+                if value != dict(current).get(choice.name, str(choice.values[0])):
+                    kept = [(name, text) for name, text in current if name != choice.name]
+                    out.append((*kept, *([(choice.name, value)] if value != str(choice.values[0]) else [])))
+        return out
 
     def suggest(self, trial: optuna.Trial) -> Candidate:
         """Asks a trial for every parameter and returns the candidate."""

@@ -33,7 +33,7 @@ class Settings:
         seed: makes the random parts repeatable.
         sampler: who proposes.
         constraints: objective and memory to keep free.
-        tuned_layouts: how many of the best layouts get their kernel blocks and compiler flags tuned.
+        variants: how many choices of kernel blocks are tried on the best layout, besides every compiler flag.
     """
 
     budget_s: float | None = 80.0
@@ -44,7 +44,7 @@ class Settings:
     seed: int = 0
     sampler: SamplerName = SamplerName.BEST_FIRST
     constraints: Constraints = Constraints()
-    tuned_layouts: int = 1
+    variants: int = 3
 
     def __post_init__(self) -> None:
         if self.budget_s is not None and self.budget_s <= 0:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tuner.layouts.layout import Candidate
-from tuner.placements.search import RankedPlacements
+from tuner.placements.ranking import RankedPlacements
 from tuner.ports import Compiled
 from tuner.rejections import Rejection, RejectReason, Stage
 from tuner.search.prospects import Prospect
 from tuner.slices.slice import Slice
 from tuner.stores import Trial, TrialState
+from tuner.timeline.prediction import Prediction
 
 UNNUMBERED = -1
 """Number of a trial that the ledger has not entered yet."""
@@ -66,15 +67,16 @@ def uncompiled(trial: Trial, rejection: Rejection) -> Trial:
     )
 
 
-def placed(trial: Trial, compiled: Compiled, ranked: RankedPlacements) -> Trial:
-    """Returns the end of a running trial that was compiled and placed.
+def placed(trial: Trial, compiled: Compiled, ranked: RankedPlacements, best: Prediction) -> Trial:
+    """Returns the end of a running trial that was compiled and placed; `best` is the prediction of its best placement.
 
     A bound above the prediction is kept as ``bound_violation_s``: one such trial, and the study proves nothing.
     """
-    best = ranked.best.prediction
     memory = compiled.program.memory
     numbers = {
-        "default_step_s": ranked.default.prediction.step_s,
+        "default_step_s": ranked.default.step_s,
+        "row_major_step_s": ranked.row_major.step_s,
+        "worst_step_s": ranked.worst.step_s,
         "compute_s": best.compute_s,
         "attention_s": best.attention_s,
         "exposed_s": best.exposed_communication_s,
@@ -92,7 +94,7 @@ def placed(trial: Trial, compiled: Compiled, ranked: RankedPlacements) -> Trial:
         state=TrialState.COMPLETE,
         predicted_s=best.step_s,
         numbers=numbers,
-        placement=ranked.best.placement,
+        placement=ranked.best[0].placement,
         details=best.to_json(),
         lowered_digest=compiled.lowered_digest,
     )

@@ -1,0 +1,302 @@
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import optuna
+import pytest
+
+import storage
+from tests.tuner.search.fakes import FakeCompiler, FakeScreener, FakeWorkload
+from tuner.calibration.calibration import calibration
+from tuner.layouts.layout import Candidate
+from tuner.layouts.space import enumerate_layouts
+from tuner.placements.ranking import rank
+from tuner.plans.plan import Constraints, Evidence
+from tuner.plans.toolchain import Toolchain
+from tuner.ports import Compiled, WorkloadSpec
+from tuner.rejections import Rejection, RejectReason, Stage
+from tuner.search.events import Event, TrialEnded
+from tuner.search.funnel import Search
+from tuner.search.outcome import Outcome
+from tuner.search.settings import SamplerName, Settings
+from tuner.slices.slice import Slice
+from tuner.stores import Store, Trial, TrialState
+
+SLICE = Slice(generation_name="v5e", shape=(2, 4), wrap=(False, False))
+TOOLCHAIN = Toolchain(jax="0.12.0.1", jaxlib="0.12.0.1", libtpu="0.0.50.1")
+EXHAUSTIVE = Settings(budget_s=None, patience=None, slack=None)
+
+
+class Bench:
+    """A store, an Optuna storage and fakes that several searches share."""
+
+    def __init__(self, **fakes: Any) -> None:
+        self.store: Store = storage.open_store("memory://")
+        self.optuna = optuna.storages.InMemoryStorage()
+        self.workload = FakeWorkload(**{k: v for k, v in fakes.items() if k == "weight_bytes"})
+        self.screener = FakeScreener(**{k: v for k, v in fakes.items() if k == "weight_bytes"})
+        self.compiler = FakeCompiler(**fakes)
+        self.events: list[Event] = []
+
+    def search(self, settings: Settings = EXHAUSTIVE, **changes: Any) -> Search:
+        arguments: dict[str, Any] = {
+            "workload": self.workload,
+            "spec": WorkloadSpec(model="fake"),
+            "slice_": SLICE,
+            "toolchain": TOOLCHAIN,
+            "screener": self.screener,
+            "compiler": self.compiler,
+            "store": self.store,
+            "optuna_storage": self.optuna,
+            "settings": settings,
+            "listener": self.events.append,
+        }
+        return Search(**(arguments | changes))
+
+    def run(self, settings: Settings = EXHAUSTIVE, **changes: Any) -> Outcome:
+        return self.search(settings, **changes).run()
+
+    @property
+    def study(self) -> optuna.Study:
+        (name,) = optuna.get_all_study_names(self.optuna)
+        return optuna.load_study(study_name=name, storage=self.optuna)
+
+
+def legal() -> list[Candidate]:
+    """Every candidate of the space: layouts, blocks and flags."""
+    workload = FakeWorkload()
+    outcomes = enumerate_layouts(workload.space, 8, workload.verdict)
+    layouts = [outcome for outcome in outcomes if not isinstance(outcome, Rejection)]
+    return [
+        Candidate(layout=layout.replace_options(blocks=blocks), compiler_options=flags)
+        for layout in layouts
+        for blocks in ("512", "1024")
+        for flags in ((), (("xla_fast", "true"),))
+    ]
+
+
+def best_of_all() -> float:
+    """The best prediction over the whole space, by compiling and ranking all of it."""
+    times = []
+    for candidate in legal():
+        compiled = FakeCompiler().compile(WorkloadSpec(model="fake"), SLICE, candidate)
+        assert isinstance(compiled, Compiled)
+        ranked = rank(compiled.program, SLICE, candidate.layout, calibration("v5e"))
+        times.append(ranked.best[0].step_s)
+    return min(times)
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3])
+def test_it_finds_and_proves_the_optimum(jobs: int) -> None:
+    bench = Bench()
+    outcome = bench.run(jobs=jobs)
+    assert outcome.proved
+    assert outcome.trials[0].predicted_s == pytest.approx(best_of_all())
+    assert outcome.plan is not None
+    assert outcome.promoted
+    assert outcome.plan.plan.proved
+    assert outcome.plan.plan.evidence is Evidence.PREDICTED
+    assert outcome.plan.plan.step_s == outcome.trials[0].predicted_s
+    assert dict(outcome.trials[0].candidate.compiler_options) == {"xla_fast": "true"}
+
+
+def test_no_candidate_is_screened_or_compiled_twice() -> None:
+    bench = Bench()
+    bench.run()
+    assert len(set(bench.screener.asked)) == len(bench.screener.asked)
+    assert len(set(bench.compiler.asked)) == len(bench.compiler.asked)
+
+
+def test_a_second_run_asks_for_nothing_and_keeps_the_plan() -> None:
+    bench = Bench()
+    first = bench.run()
+    screened, compiled = list(bench.screener.asked), list(bench.compiler.asked)
+    second = bench.run()
+    assert (bench.screener.asked, bench.compiler.asked) == (screened, compiled)
+    assert second.plan == first.plan
+    assert not second.promoted
+    assert [t.number for t in second.trials] == [t.number for t in first.trials]
+
+
+def test_another_study_reuses_programs() -> None:
+    bench = Bench()
+    bench.run()
+    compiled = len(bench.compiler.asked)
+    bench.run(replace(EXHAUSTIVE, constraints=Constraints(reserve_hbm_bytes=1 << 30)))
+    assert len(bench.compiler.asked) == compiled
+    assert len(bench.store.studies()) == 2
+
+
+def test_candidates_that_lower_to_one_program_are_compiled_once() -> None:
+    bench = Bench(lowered=lambda candidate: "same")
+    bench.run()
+    assert len(bench.compiler.asked) == 1
+
+
+def test_baselines_are_trials_and_are_compared_with() -> None:
+    outcome = Bench().run()
+    assert set(outcome.baselines) == {"A", "B"}
+    plan = outcome.plan
+    assert plan is not None
+    a = next(b for b in plan.plan.baselines if b.name == "A")
+    assert a.step_s == outcome.baselines["A"].numbers["default_step_s"]
+    assert plan.plan.speedup("A") == pytest.approx(a.step_s / plan.plan.step_s)
+    assert outcome.baselines["B"].numbers["received_bytes"] == 0.0
+
+
+def test_a_baseline_that_does_not_run_is_named_with_its_reason() -> None:
+    def fail(candidate: Candidate) -> Rejection | None:
+        if candidate.layout.option("weights") == "data" and candidate.layout.size("data") == 8:
+            return Rejection(stage=Stage.COMPILE, reason=RejectReason.HBM, detail="needs 20 GiB")
+        return None
+
+    outcome = Bench(fail=fail).run()
+    assert outcome.missing == {"A": "needs 20 GiB"}
+    assert outcome.plan is not None
+    assert outcome.plan.plan.speedup("A") is None
+
+
+def test_nothing_that_cannot_fit_is_compiled() -> None:
+    bench = Bench(weight_bytes=40 << 30)
+    outcome = bench.run()
+    too_big = [t for t in bench.store.trials(outcome.study.id) if t.rejection is not None]
+    assert {t.rejection.reason for t in too_big if t.rejection} == {RejectReason.HBM, RejectReason.BOUND} or all(
+        t.rejection and t.rejection.reason is RejectReason.HBM for t in too_big
+    )
+    compiled = {t.candidate.digest for t in outcome.trials}
+    assert compiled == set(bench.compiler.asked)
+    assert all(t.numbers["memory_bytes"] < 15.75 * 2**30 for t in outcome.trials)
+
+
+def test_when_nothing_fits_the_nearest_are_told_with_what_they_lack() -> None:
+    bench = Bench(weight_bytes=400 << 30)
+    outcome = bench.run()
+    assert outcome.plan is None
+    assert bench.compiler.asked == []
+    needed = [t.numbers["needed_bytes"] for t in outcome.rejected]
+    assert needed == sorted(needed)
+    assert "GiB" in outcome.rejected[0].rejection.detail  # type: ignore[union-attr]
+
+
+def test_a_reserve_rejects_what_would_fit_without() -> None:
+    outcome = Bench().run(replace(EXHAUSTIVE, constraints=Constraints(reserve_hbm_bytes=15 << 30)))
+    assert all(t.numbers["memory_bytes"] <= 0.75 * 2**30 for t in outcome.trials)
+    assert outcome.trials
+
+
+def test_a_budget_of_trials_holds_and_is_of_the_study() -> None:
+    bench = Bench()
+    settings = replace(EXHAUSTIVE, max_trials=3)
+    outcome = bench.run(settings)
+    assert len(bench.compiler.asked) == 3
+    assert not outcome.proved
+    assert "3 candidates" in outcome.stopped
+    bench.run(settings)
+    assert len(bench.compiler.asked) == 3
+
+
+def test_a_budget_of_time_is_of_the_study() -> None:
+    bench = Bench()
+    ticks = itertools.count(step=5)
+    settings = replace(EXHAUSTIVE, budget_s=60.0)
+    first = bench.run(settings, clock=lambda: float(next(ticks)))
+    compiled = len(bench.compiler.asked)
+    assert "budget of 60 s" in first.stopped
+    second = bench.run(settings, clock=lambda: 0.0)
+    assert "in earlier runs" in second.stopped
+    assert len(bench.compiler.asked) == compiled
+
+
+def test_patience_ends_a_search_without_a_proof() -> None:
+    outcome = Bench().run(replace(EXHAUSTIVE, patience=1, variants=0))
+    assert not outcome.proved
+    assert "not better" in outcome.stopped
+
+
+def test_everything_is_told_apart_in_optuna_too() -> None:
+    bench = Bench()
+    outcome = bench.run()
+    ours = bench.store.trials(outcome.study.id)
+    theirs = bench.study.trials
+    assert [t.number for t in theirs] == [t.number for t in ours]
+    for mine, other in zip(ours, theirs, strict=True):
+        assert other.user_attrs["candidate"] == mine.candidate.digest
+        assert (other.state.name == "COMPLETE") == (mine.state is TrialState.COMPLETE)
+        assert other.params["data"] == mine.candidate.layout.size("data")
+        if mine.predicted_s is not None:
+            assert other.value == mine.predicted_s
+    assert bench.study.best_trial.number == outcome.trials[0].number
+
+
+@pytest.mark.parametrize("sampler", [SamplerName.TPE, SamplerName.RANDOM])
+def test_other_samplers_drive_the_same_funnel(sampler: SamplerName) -> None:
+    bench = Bench()
+    outcome = bench.run(replace(EXHAUSTIVE, sampler=sampler, seed=3))
+    assert outcome.trials[0].predicted_s == pytest.approx(best_of_all())
+    assert len(set(bench.compiler.asked)) == len(bench.compiler.asked)
+
+
+def test_the_seed_makes_a_run_repeatable() -> None:
+    def numbers(outcome: Outcome) -> list[tuple[int, str]]:
+        return [(t.number, t.candidate.digest) for t in outcome.trials]
+
+    settings = replace(EXHAUSTIVE, sampler=SamplerName.RANDOM, max_trials=4, seed=7)
+    assert numbers(Bench().run(settings)) == numbers(Bench().run(settings))
+    assert numbers(Bench().run(jobs=2)) == numbers(Bench().run(jobs=2))
+
+
+def test_an_interrupt_leaves_everything_saved_and_the_next_run_goes_on() -> None:
+    bench = Bench()
+
+    def stop_after_two(event: Event) -> None:
+        bench.events.append(event)
+        if isinstance(event, TrialEnded) and event.trial.number >= 2:
+            raise KeyboardInterrupt
+
+    outcome = bench.run(listener=stop_after_two)
+    assert outcome.interrupted
+    assert outcome.plan is not None
+    before = len(bench.compiler.asked)
+    second = bench.run()
+    assert second.proved
+    assert len(bench.compiler.asked) > before
+    assert len(set(bench.compiler.asked)) == len(bench.compiler.asked)
+
+
+def test_a_compiler_that_is_interrupted_leaves_no_running_trial() -> None:
+    def fail(candidate: Candidate) -> Rejection | None:
+        raise KeyboardInterrupt
+
+    bench = Bench(fail=fail)
+    outcome = bench.run()
+    assert outcome.interrupted
+    assert {t.state for t in bench.store.trials(outcome.study.id)} == {TrialState.INTERRUPTED}
+    assert {t.state.name for t in bench.study.trials} == {"FAIL"}
+
+
+def test_a_kill_between_the_two_books_is_mended() -> None:
+    bench = Bench()
+    search = bench.search()
+    number, candidate = 0, legal()[0]
+    bench.study.ask()  # a worker asked and was killed
+    study_id = bench.store.studies()[0].id
+    lost = Trial(
+        number=number,
+        candidate=candidate,
+        state=TrialState.COMPLETE,
+        stage=Stage.PLACE,
+        predicted_s=0.5,
+        numbers={"default_step_s": 0.5},
+    )
+    bench.store.save_trials(study_id, [lost])
+    search.run()
+    assert bench.study.trials[0].value == 0.5
+
+
+def test_a_transient_failure_is_tried_again_in_another_study_and_a_lasting_one_is_not() -> None:
+    for reason, again in ((RejectReason.TIMEOUT, True), (RejectReason.SCOPED_VMEM, False)):
+        bench = Bench(fail=lambda c, reason=reason: Rejection(stage=Stage.COMPILE, reason=reason, detail="no"))
+        bench.run()
+        first = len(bench.compiler.asked)
+        bench.run(replace(EXHAUSTIVE, constraints=Constraints(reserve_hbm_bytes=1)))
+        assert (len(bench.compiler.asked) > first) is again
