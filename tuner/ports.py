@@ -56,10 +56,6 @@ class Workload(Protocol):
         """``model@shape``, for example ``wan2.1-t2v-14b@832x480x81``."""
 
     @property
-    def spec(self) -> WorkloadSpec:
-        """How to build the same workload in another process."""
-
-    @property
     def identity(self) -> Mapping[str, str]:
         """Declared identity: model, revision, configuration digest, shape, videos, guidance, dtypes."""
 
