@@ -7,6 +7,7 @@ or their place in ``jax.devices()``.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -170,18 +171,17 @@ def _check_complete(
 
 def _check_hosts(entry: Generation, corner: Coords, extent: Coords, devices: list[Any]) -> None:
     """Refuses a part of a larger slice that spans hosts and cuts through one: the runtime has no such subslice."""
-    processes = [int(getattr(device, "process_index", 0) or 0) for device in devices]
-    counts = {processes.count(process) for process in processes}
-    if len(set(processes)) == 1:
+    hosts = Counter(int(getattr(device, "process_index", 0) or 0) for device in devices)
+    if len(hosts) == 1:
         return
     cut = [
         axis
         for axis, start, size, bound in zip("xyz", corner, extent, entry.host_bounds, strict=True)
-        if size > 1 and (start % bound or size % bound)
+        if start % bound or size % bound
     ]
-    if cut or len(counts) > 1:
+    if cut or len(set(hosts.values())) > 1:
         raise WrongDevices(
-            f"{_text(extent)} chips from {_text(corner, ',')} span {len(set(processes))} hosts and cut through some"
+            f"{_text(extent)} chips from {_text(corner, ',')} span {len(hosts)} hosts and cut through some"
             f"{' along ' + ', '.join(cut) if cut else ''}: hosts of {entry.name} are {_text(entry.host_bounds)} chips; "
             "take whole hosts, or chips of one"
         )
