@@ -14,7 +14,7 @@ import numpy as np
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask_info as splash_mask
 
-from adapters.models.wan.axes import CONTEXT, RING, ULYSSES
+from adapters.models.wan.axes import CONTEXT, RING, ULYSSES, Axes
 from adapters.models.wan.tokens import LANES, Blocks, Tokens, round_up
 
 Partial = tuple[jax.Array, jax.Array]
@@ -118,7 +118,7 @@ def _merge(first: Partial, second: Partial) -> Partial:
 def self_attention(q: jax.Array, k: jax.Array, v: jax.Array, tokens: Tokens, *, kernel: bool) -> jax.Array:
     """Attends among all tokens of a video. Everything is ``[local heads, local tokens, head_dim]``."""
     axes, attend = tokens.axes, Attend(kernel=kernel, blocks=tokens.blocks)
-    q, k, v = (axes.exchange(x, ULYSSES, split=0, concat=1) for x in (q, k, v))
+    q, k, v = (tokens_for_heads(x, axes) for x in (q, k, v))
     k, v = (axes.gather(x, CONTEXT, dimension=1)[:, : tokens.keys] for x in (k, v))
     rings = axes.size(RING)
     if rings == 1:
@@ -131,7 +131,26 @@ def self_attention(q: jax.Array, k: jax.Array, v: jax.Array, tokens: Tokens, *, 
             valid = tokens.valid((position - step) % rings)
             partial = _merge(partial, attend.partial(q, k, v, valid=valid))
         out = partial[0]
-    return axes.exchange(out, ULYSSES, split=1, concat=0)
+    return heads_for_tokens(out, axes)
+
+
+def tokens_for_heads(x: jax.Array, axes: Axes) -> jax.Array:
+    """Turns ``[heads, tokens, width]`` of some tokens into the tokens of all shards and a part of the heads.
+
+    Only leading dimensions move, so that no tile is taken apart.
+    """
+    parts = axes.size(ULYSSES)
+    heads, count, width = x.shape
+    x = axes.exchange(x, ULYSSES).reshape(parts, heads // parts, count, width)
+    return x.swapaxes(0, 1).reshape(heads // parts, parts * count, width)
+
+
+def heads_for_tokens(x: jax.Array, axes: Axes) -> jax.Array:
+    """Undoes `tokens_for_heads`."""
+    parts = axes.size(ULYSSES)
+    heads, count, width = x.shape
+    x = x.reshape(heads, parts, count // parts, width).swapaxes(0, 1)
+    return axes.exchange(x.reshape(parts * heads, count // parts, width), ULYSSES)
 
 
 def cross_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, kernel: bool) -> jax.Array:

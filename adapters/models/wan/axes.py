@@ -46,11 +46,10 @@ class Axes:
         active = self.active(*names)
         return lax.psum(x, active) if active else x
 
-    def exchange(self, x: jax.Array, name: str, *, split: int, concat: int) -> jax.Array:
-        """Splits one dimension over an axis and gathers another that was split over it."""
-        if not self.active(name):
-            return x
-        return lax.all_to_all(x, name, split_axis=split, concat_axis=concat, tiled=True)
+    def exchange(self, x: jax.Array, name: str) -> jax.Array:
+        """Passes block ``i`` of the first dimension to position ``i`` of an axis; blocks arrive in the order of
+        origin."""
+        return lax.all_to_all(x, name, split_axis=0, concat_axis=0, tiled=True) if self.active(name) else x
 
     def shift(self, x: jax.Array, name: str) -> jax.Array:
         """Passes a shard to the next position of an axis, cyclically."""

@@ -51,6 +51,14 @@ def tables(config: WanConfig, grid: tuple[int, int, int]) -> tuple[jax.Array, ja
     return spread(np.cos, 1.0), spread(np.sin, -1.0)
 
 
-def rotate(x: jax.Array, cosines: jax.Array, sines: jax.Array) -> jax.Array:
-    """Rotates ``[heads, tokens, head_dim]`` by tables ``[tokens, head_dim]``."""
-    return x * cosines + jnp.roll(x, x.shape[-1] // 2, axis=-1) * sines
+def rotate(x: jax.Array, scale: jax.Array, cosines: jax.Array, sines: jax.Array) -> jax.Array:
+    """Scales ``[heads, tokens, head_dim]`` by ``[heads, head_dim]`` and rotates it by tables ``[tokens, head_dim]``.
+
+    The halves of a head are exchanged by a product with a permutation, which is exact in any dtype: the matrix unit has
+    time for it, where a shift of lanes would be a pass over memory of its own. Returns float32.
+    """
+    half = x.shape[-1] // 2
+    exchange = jnp.asarray(np.roll(np.eye(2 * half), half, axis=1), dtype=x.dtype)
+    exchanged = jnp.einsum("htk,kl->htl", x, exchange, preferred_element_type=jnp.float32)
+    here, there = scale[:, None, :], jnp.roll(scale, half, axis=-1)[:, None, :]
+    return x.astype(jnp.float32) * (here * cosines) + exchanged * (there * sines)

@@ -128,8 +128,8 @@ class Transformer:
 
     def _self_attention(self, x: jax.Array, weights: Tree, rope: tuple[jax.Array, jax.Array]) -> jax.Array:
         q, k, v = into_heads(x, weights["to_qkv"]).astype(x.dtype)
-        q = rotate(self._head_norm(q, weights["norm_q"] * self._scale), *rope).astype(x.dtype)
-        k = rotate(self._head_norm(k, weights["norm_k"]), *rope).astype(x.dtype)
+        q = (rotate(q, weights["norm_q"] * self._scale, *rope) * self._inverse_norm(q)).astype(x.dtype)
+        k = (rotate(k, weights["norm_k"], *rope) * self._inverse_norm(k)).astype(x.dtype)
         return self._out_of_heads(self_attention(q, k, v, self.tokens, kernel=self.kernels), weights["to_out"])
 
     def _cross_attention(self, x: jax.Array, text: jax.Array, image: jax.Array | None, weights: Tree) -> jax.Array:
@@ -154,11 +154,13 @@ class Transformer:
         return float(self.config.head_dim**-0.5)
 
     def _head_norm(self, x: jax.Array, scale: jax.Array) -> jax.Array:
-        """RMSNorm over all channels of ``[heads, tokens, head_dim]``, those of other shards' heads included."""
-        x = x.astype(jnp.float32)
-        squares = self.axes.total(jnp.square(x).sum(axis=(0, 2)), TENSOR)
-        inverse = jax.lax.rsqrt(squares / self.config.hidden + self.config.eps)
-        return x * inverse[:, None] * scale[:, None, :]
+        return x.astype(jnp.float32) * self._inverse_norm(x) * scale[:, None, :]
+
+    def _inverse_norm(self, x: jax.Array) -> jax.Array:
+        """Returns what RMSNorm multiplies tokens by, ``[tokens, 1]``, over the channels of all heads, other shards'
+        too."""
+        squares = self.axes.total(jnp.square(x.astype(jnp.float32)).sum(axis=(0, 2)), TENSOR)
+        return jax.lax.rsqrt(squares / self.config.hidden + self.config.eps)[:, None]
 
     def _out_of_heads(self, x: jax.Array, weights: Tree) -> jax.Array:
         kernel = weights["kernel"].reshape(x.shape[0], x.shape[2], -1)
