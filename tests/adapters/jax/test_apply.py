@@ -11,8 +11,10 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from adapters.jax.apply import apply, leaf_path
+from adapters.jax.arguments import argument_shardings
 from adapters.jax.live import WrongDevices
-from adapters.jax.topologies import topology
+from adapters.jax.step import Step
+from adapters.jax.topologies import auto_mesh, topology
 from tests.adapters.jax.fakes import fake_devices
 from tuner.errors import InvalidValue
 from tuner.layouts.layout import Candidate, Layout
@@ -67,6 +69,27 @@ def test_two_lines_run_a_plan_on_cpu_devices() -> None:
     out = jax.jit(lambda params, x: x @ params["blocks"]["kernel"] + params["blocks"]["bias"])(placed, x)
     expected = np.asarray(latents) @ np.asarray(tree["blocks"]["kernel"]) + 1
     np.testing.assert_allclose(np.asarray(out), expected, rtol=1e-6)
+
+
+def test_what_a_step_was_compiled_with_is_what_a_plan_applies() -> None:
+    layout = Layout.of({"cfg": 2, "sp": 2, "tp": 2})
+    mesh = auto_mesh(jax.devices(), layout)
+
+    def leaf(shape: tuple[int, ...], *spec: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(mesh, PartitionSpec(*spec)))
+
+    params = {"blocks": [{"kernel": leaf((16, 8), None, ("sp", "tp"))}, {"kernel": leaf((16, 8))}]}
+    step = Step(
+        function=lambda params, latents: latents @ params["blocks"][0]["kernel"],
+        arguments=(params, leaf((8, 16), "cfg")),
+    )
+    applied = apply(plan_for(arguments=argument_shardings(step)))
+    assert applied.mesh == mesh
+    for argument, prefix in zip(step.arguments, ("params", "latents"), strict=True):
+        found = applied.shardings_for(argument, prefix)
+        assert jax.tree.structure(found) == jax.tree.structure(argument)
+        same = jax.tree.map(lambda a, b: a.sharding.is_equivalent_to(b, len(a.shape)), argument, found)
+        assert jax.tree.all(same)
 
 
 def test_a_document_a_stored_plan_and_a_plan_apply_alike() -> None:
