@@ -83,7 +83,7 @@ class Calibration:
 # Link rates: usable one-way rate of the JAX scaling book ("How to think about TPUs"). Efficiency: published permutes of
 # 64 MiB reach 86.3e9 and 86.8e9 of 9.0e10 on v5p and v6e (marin issue 6736), an all-gather 0.95 of 4.5e10 on v5e
 # (scaling-book PR 82). Hop: 1 us, scaling book ("Sharded matrices"). Floor: the same permutes at 16 KiB take 5.0 and
-# 5.75 us over one hop; nothing is published for other kinds, which get the same floor. v7x all-reduce: about 110 us at
+# 5.75 us over one hop; nothing is published for other kinds, which get the same floor. v7x all-reduce: 124 us at
 # 2 MiB over 32 devices with SparseCore offload (accelerator-microbenchmarks issue 71). Core link: six times one ICI
 # axis (MaxText's v7x guide). HBM: the compiler divides by 0.9 of the documented bandwidth on v5e (libtpu 0.0.50.1).
 # DCN: the compiler's own cost model, 6.4e9 bytes/s for a device and at least 500 us.
@@ -97,7 +97,7 @@ CALIBRATIONS: dict[str, Calibration] = {
         Calibration(
             generation="v7x",
             link_bytes_per_s=9.0e10,
-            launches=(("all-reduce", 1e-4),),
+            launches=(("all-reduce", 8.5e-5),),
             core_link_bytes_per_s=6e11,
         ),
     )

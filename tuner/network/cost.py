@@ -139,19 +139,20 @@ class Network:
         with np.errstate(invalid="ignore"):
             return np.where(unit.loads > 0, unit.loads * self.seconds_per_byte, 0.0)
 
-    def transfer(self, collective: Collective, hops: Ints, worst: Floats, busy: Floats | None = None) -> Transfer:
+    def transfer(self, collective: Collective, unit: UnitLoads, worst: Floats, busy: Floats | None = None) -> Transfer:
         """Returns what a collective asks of the network.
 
         Args:
             collective: over links of the slice.
-            hops: longest distance of its pattern [n].
+            unit: unit loads of its pattern.
             worst: largest of its pattern's `busy` in each order [n, orders].
             busy: its pattern's `busy`, if the links are needed one by one.
         """
         run = regime(collective)
-        hop_s: Floats = hops[:, None].astype(np.float64) * self.calibration.hop_s
-        fixed_s = np.where(hops[:, None] > 0, self.calibration.launch_floor_s(collective.kind) + hop_s, 0.0)
-        steps_s: Floats = (run.steps - 1) * hop_s
+        hops, way = unit.hops[:, None], unit.way[:, None]
+        first_s = self.calibration.launch_floor_s(collective.kind) + hops * self.calibration.hop_s
+        fixed_s: Floats = np.where(hops > 0, first_s, 0.0)
+        steps_s: Floats = np.maximum(run.rounds * way - hops, 0) * self.calibration.hop_s
         return Transfer(
             fixed_s=fixed_s,
             steps_s=steps_s,
@@ -182,7 +183,7 @@ class Network:
         pattern = Pattern.of(collective)
         unit = self.unit_loads(pattern, np.asarray([devices]), self.orders(pattern))
         busy = self.busy(unit)
-        transfer = self.transfer(collective, unit.hops, busy.max(axis=2))
+        transfer = self.transfer(collective, unit, busy.max(axis=2))
         order, link = (int(i) for i in np.unravel_index(busy[0].argmax(), busy[0].shape))
         loads = regime(collective).operand_bytes * unit.loads[0, order]
         sends = bool(loads.any())

@@ -37,10 +37,12 @@ class UnitLoads:
     Attributes:
         loads: bytes on each link [n, orders, num_links].
         hops: longest distance of a transfer [n].
+        way: hops once around a ring, or around one on each axis after the other [n]; `hops` where there is no ring.
     """
 
     loads: Floats
     hops: Ints
+    way: Ints
 
 
 class Loader:
@@ -91,16 +93,16 @@ class Loader:
             self._loads[key] = SetTable(
                 self._names, lambda groups: compute(groups, orders), max(1, REMEMBERED_FLOATS // width)
             )
-        rows, (set_loads, set_hops, set_known) = self._loads[key].look_up(devices)
+        rows, (set_loads, set_hops, set_way, set_known) = self._loads[key].look_up(devices)
         loads = set_loads[rows[:, 0]]
         for group in range(1, rows.shape[1]):
             loads += set_loads[rows[:, group]]
-        hops = set_hops[rows].max(axis=1)
+        hops, way = set_hops[rows].max(axis=1), set_way[rows].max(axis=1)
         listed = ~set_known[rows].all(axis=1)
         if listed.any():
             around = self._around(devices[listed], orders)
-            loads[listed], hops[listed] = around.loads, around.hops
-        return UnitLoads(loads=loads, hops=hops)
+            loads[listed], hops[listed], way[listed] = around.loads, around.hops, around.way
+        return UnitLoads(loads=loads, hops=hops, way=way)
 
     def _in_ring_order(self, devices: Ints) -> Ints:
         """Returns the devices of each group in the order of the compiler's ring [n, groups, size]."""
@@ -114,7 +116,8 @@ class Loader:
     def _around(self, rings: Ints, orders: tuple[Order, ...]) -> UnitLoads:
         after = np.roll(rings, -1, axis=-1)
         ends = (np.stack([rings, after], axis=-1), np.stack([after, rings], axis=-1))
-        return self._sent(*ends, ring_share(rings.shape[-1]), orders)
+        sent = self._sent(*ends, ring_share(rings.shape[-1]), orders)
+        return UnitLoads(loads=sent.loads, hops=sent.hops, way=(rings.shape[-1] - 1) * sent.hops)
 
     def _sent(self, source: Ints, target: Ints, share: float, orders: tuple[Order, ...]) -> UnitLoads:
         """Routes pairs [n, ...] that send `share` each."""
@@ -125,18 +128,18 @@ class Loader:
         for at in _chunks(count, source.shape[1]):
             np.multiply(self.fabric.loads(source[at], target[at], orders), share, out=loads[at])
             hops[at] = self.fabric.distance(source[at], target[at]).max(axis=1)
-        return UnitLoads(loads=loads, hops=hops)
+        return UnitLoads(loads=loads, hops=hops, way=hops)
 
     def _exchanges(self, groups: Ints, orders: tuple[Order, ...]) -> Columns:
         """Every pair exchanges its share of the operand directly, by remote DMA."""
         source, target = _every_pair(groups.shape[1])
         sent = self._sent(groups[:, source], groups[:, target], 1 / groups.shape[1], orders)
-        return sent.loads, sent.hops, np.ones(len(groups), bool)
+        return sent.loads, sent.hops, sent.way, np.ones(len(groups), bool)
 
     def _walked(self, groups: Ints, orders: tuple[Order, ...]) -> Columns:
         """The compiler's own walks; groups without one are marked as not known."""
         loads = np.zeros((len(groups), len(orders), self.fabric.num_links))
-        hops = np.zeros(len(groups), np.int64)
+        hops, way = np.zeros(len(groups), np.int64), np.zeros(len(groups), np.int64)
         known = np.zeros(len(groups), bool)
         alike: dict[tuple[float, ...], list[tuple[int, tuple[Walk, ...]]]] = {}
         for row in np.flatnonzero(may_have_own_order(self.fabric.slice_, groups)).tolist():
@@ -152,7 +155,8 @@ class Loader:
                 around = self._around(rings, orders)
                 loads[rows] += around.loads * (walk.share / ring_share(rings.shape[-1]))
                 hops[rows] = np.maximum(hops[rows], around.hops)
-        return loads, hops, known
+                way[rows] += around.way  # a little too far where only one colour starts with both cores
+        return loads, hops, way, known
 
     def _ring_of(self, groups: Ints) -> Columns:
         """The compiler's own rings; groups without one stay as they are and are marked as not known."""

@@ -1,7 +1,7 @@
-"""Which algorithm the compiler takes for a message size, as far as it decides the time: steps, and bytes of a step.
+"""Which algorithm the compiler takes for a message size, as far as it decides the time.
 
 Thresholds are of libtpu 0.0.50.1 with default flags, found by sweeping the operand's size; all are bytes of the operand
-on one device. Steps follow from the names and loops of the emitters and are not measured.
+on one device. How often the way around is gone follows from the names and loops of the emitters and are not measured.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from tuner.program.program import Collective, CollectiveKind
 SINGLE_PHASE_BYTES = 10 << 10
 """Up to this, an all-reduce passes the whole operand once around (`xla_jf_single_phase_ring_max_kib`)."""
 
-SHORT_BYTES, SHORT_BYTES_LARGE_GROUP = 1 << 20, (5 << 20) // 2
+SHORT_BYTES = 1 << 20
 """Below this, an all-reduce sends both ways at once from each device (pincer); from it on, in two colours."""
 
 LARGE_GROUP = 16
+"""From this size of group on, pincers are used for all sizes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +25,11 @@ class Regime:
     """How a collective runs.
 
     Attributes:
-        steps: transfers that wait for one another.
+        rounds: how often the way around the ring is gone, one transfer after another.
         operand_bytes: bytes of one device that the unit load is multiplied with.
     """
 
-    steps: int
+    rounds: float
     operand_bytes: float
 
 
@@ -40,15 +41,14 @@ def regime(collective: Collective) -> Regime:
             size = collective.operand_bytes
             if size <= SINGLE_PHASE_BYTES:
                 # One edge carries the whole operand g-1 times; the unit load counts (g-1)/g of it.
-                return Regime(steps=g - 1, operand_bytes=float(size * g))
-            if g >= LARGE_GROUP or size < SHORT_BYTES:
-                return Regime(steps=2 * (g // 2), operand_bytes=float(size))
-            return Regime(steps=2 * (g - 1), operand_bytes=float(size))
+                return Regime(rounds=1, operand_bytes=float(size * g))
+            # A pincer goes half of the way both ways at once, to scatter and again to gather; a colour goes all of it.
+            pincer = g >= LARGE_GROUP or size < SHORT_BYTES
+            return Regime(rounds=1 if pincer else 2, operand_bytes=float(size))
         case CollectiveKind.ALL_GATHER:
             # 2(g-1) half-shard receives, both ways at once; a large group receives whole shards from both sides.
-            steps = g // 2 if g >= LARGE_GROUP else g - 1
-            return Regime(steps=steps, operand_bytes=collective.result_bytes / 2)
+            return Regime(rounds=0.5 if g >= LARGE_GROUP else 1, operand_bytes=collective.result_bytes / 2)
         case CollectiveKind.REDUCE_SCATTER:
-            return Regime(steps=g // 2, operand_bytes=collective.operand_bytes / 2)
+            return Regime(rounds=0.5, operand_bytes=collective.operand_bytes / 2)
         case _:
-            return Regime(steps=1, operand_bytes=float(collective.operand_bytes))
+            return Regime(rounds=1, operand_bytes=float(collective.operand_bytes))

@@ -96,61 +96,68 @@ def _even(line: list[int]) -> bool:
 def axis_walks(slice_: Slice, group: Sequence[int]) -> tuple[Walk, ...] | None:
     """Returns the axis-by-axis walks of a group, or None if the compiler builds one ring for it.
 
-    They are used for a group of all devices (on 2-D slices from 4 chips a side on), and on 3-D slices for one whole
-    plane.
+    They are used for a group of all chips (on 2-D slices from 4 chips a side on), and on 3-D slices for one whole
+    plane. Where the group holds both cores of its chips, the first axis of each colour takes the cores in: one ring up
+    along the first cores and down along the second ones (libtpu's table of shard ids on v7x).
     """
     box = _box(slice_, group)
     if box is None:
         return None
-    sizes = [len(span) for span in box]
+    sizes = [len(span) for span in box[:-1]]
+    whole = sum(a == b for a, b in zip(sizes, slice_.shape, strict=True))
     if len(slice_.shape) == 2:
-        if any(a != b for a, b in zip(sizes, slice_.shape, strict=True)) or min(sizes) < 4:
+        if whole < 2 or min(sizes) < 4:
             return None
-    else:
-        whole = sum(a == b for a, b in zip(sizes, slice_.shape, strict=True))
-        if whole < 2 or any(1 < a < b for a, b in zip(sizes, slice_.shape, strict=True)):
-            return None
-    extents = [*sizes, slice_.cores]
-    used = [axis for axis, size in enumerate(extents) if size > 1]
+    elif whole < 2 or any(1 < a < b for a, b in zip(sizes, slice_.shape, strict=True)):
+        return None
+    used = [axis for axis, size in enumerate(sizes) if size > 1]
     if len(used) < 2:
         return None
-    return tuple(Walk(rings=_lines(slice_, group, axis), share=_share(extents, used, axis)) for axis in used)
+    cores = len(box[-1])
+    out = [_by_axis(slice_, group, sizes, used, axis, cores) for axis in used]
+    return tuple(walk for walks_ in out for walk in walks_)
 
 
 def _box(slice_: Slice, group: Sequence[int]) -> list[list[int]] | None:
-    """Returns the coordinates that a group takes on each axis if it fills their product, else None."""
-    spans = [sorted({slice_.coords(device)[axis] for device in group}) for axis in range(len(slice_.shape))]
-    full = math.prod(len(span) for span in spans) * slice_.cores == len(set(group)) == len(group)
-    return spans if full else None
+    """Returns the coordinates that a group takes on each axis, then its cores, if it fills their product, else None."""
+    places = [(*slice_.coords(device), slice_.core(device)) for device in group]
+    spans = [sorted(set(axis)) for axis in zip(*places, strict=True)]
+    return spans if math.prod(map(len, spans)) == len(set(places)) == len(group) else None
 
 
-def _lines(slice_: Slice, group: Sequence[int], axis: int) -> tuple[Ring, ...]:
-    """Returns the lines of a box along one axis (the cores of a chip are the last axis), walked as the compiler
-    does."""
-    lines: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-    for device in group:
-        place = (*slice_.coords(device), slice_.core(device))
-        lines.setdefault((*place[:axis], *place[axis + 1 :]), []).append((place[axis], device))
-    length = len(next(iter(lines.values())))
-    closed = axis < len(slice_.wrap) and slice_.wrap[axis]
-    natural = closed or slice_.generation_name not in TOPOLOGY_AWARE
-    order = range(length) if natural else folded(length)
-    return tuple(tuple(sorted(line)[i][1] for i in order) for line in lines.values())
-
-
-def _share(extents: list[int], used: list[int], axis: int) -> float:
-    """Returns the share of an operand that each edge along `axis` carries over all colours.
+def _by_axis(
+    slice_: Slice, group: Sequence[int], sizes: list[int], used: list[int], axis: int, cores: int
+) -> list[Walk]:
+    """Returns what all colours do along one axis.
 
     A colour starts with 1/k of the operand for k axes, and what it brings to an axis has been divided by the sizes of
     the axes before. Half of a colour goes each way around, twice (scatter, then gather).
     """
-    colours = len(used)
-    share = 0.0
+    size, colours = sizes[axis], len(used)
+    lines = _lines(slice_, group, axis)
+    out, later = [], 0.0
     for start in range(colours):
-        order = used[start:] + used[:start]
-        brought = 1 / colours / math.prod(extents[before] for before in order[: order.index(axis)])
-        share += brought * (extents[axis] - 1) / extents[axis]
-    return share
+        before = [*used[start:], *used[:start]]
+        before = before[: before.index(axis)]
+        if before or cores == 1:
+            brought = 1 / colours / math.prod(sizes[k] for k in before) / cores
+            later += brought * (size - 1) / size
+        else:
+            up_and_down = tuple((*up, *reversed(down)) for up, down in zip(lines[::2], lines[1::2], strict=True))
+            out.append(Walk(rings=up_and_down, share=(2 * size - 1) / (2 * size) / colours))
+    natural = slice_.wrap[axis] or slice_.generation_name not in TOPOLOGY_AWARE
+    order = range(size) if natural else folded(size)
+    return [*out, Walk(rings=tuple(tuple(line[i] for i in order) for line in lines), share=later)]
+
+
+def _lines(slice_: Slice, group: Sequence[int], axis: int) -> list[Ring]:
+    """Returns the lines of a box along one axis in natural order; those of two cores of the same chips are
+    neighbours."""
+    lines: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    for device in group:
+        place = (*slice_.coords(device), slice_.core(device))
+        lines.setdefault((*place[:axis], *place[axis + 1 :]), []).append((place[axis], device))
+    return [tuple(device for _, device in sorted(line)) for _, line in sorted(lines.items())]
 
 
 def walks(slice_: Slice, group: Sequence[int]) -> tuple[Walk, ...] | None:

@@ -17,6 +17,7 @@ from tuner.layouts.layout import Layout
 from tuner.network.bounds import cut_bound_s
 from tuner.network.cost import Degraded, Network, Transfer
 from tuner.network.fabric import Floats, Ints, Order
+from tuner.network.loads import UnitLoads
 from tuner.network.patterns import Flow, Pattern
 from tuner.placements.placement import Placement
 from tuner.program.program import Collective, CollectiveKind, Compute, ComputeKind, Program
@@ -120,13 +121,13 @@ class Ranker:
         return np.asarray(total.max(axis=1))
 
     def _transfers(self, placements: Ints) -> list[Transfer]:
-        busy: dict[Pattern, tuple[Floats | None, Floats, Ints]] = {}
+        busy: dict[Pattern, tuple[UnitLoads, Floats, Floats | None]] = {}
         for pattern in self.patterns:
             orders, spread = self._orders(pattern)
             unit = self.network.unit_loads(pattern, placements, orders)
             links = self.network.busy(unit)
             worst = links.max(axis=2)[:, spread]
-            busy[pattern] = (links if self._overlaps else None, worst, unit.hops)
+            busy[pattern] = (unit, worst, links if self._overlaps else None)
         return [self._transfer(op, busy, len(placements)) for op in self._distinct]
 
     def _orders(self, pattern: Pattern) -> tuple[tuple[Order, ...], list[int]]:
@@ -138,14 +139,13 @@ class Ranker:
         return kept, [kept.index(min(order, order[::-1])) for order in fabric.orders]
 
     def _transfer(
-        self, operation: _Operation, busy: dict[Pattern, tuple[Floats | None, Floats, Ints]], count: int
+        self, operation: _Operation, busy: dict[Pattern, tuple[UnitLoads, Floats, Floats | None]], count: int
     ) -> Transfer:
         collective = operation.collective
         if operation.pattern is None:
             alone = np.full((count, 1), self.network.between_slices_s(collective))
             return Transfer(fixed_s=alone, steps_s=np.zeros((count, 1)), alone_s=alone)
-        links, worst, hops = busy[operation.pattern]
-        return self.network.transfer(collective, hops, worst, links)
+        return self.network.transfer(collective, *busy[operation.pattern])
 
     def predict(self, placement: Placement) -> Prediction:
         """Returns the step under one placement with every figure."""
