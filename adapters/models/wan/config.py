@@ -60,6 +60,12 @@ class WanConfig:
         return self.heads * self.head_dim
 
     @property
+    def block_weights(self) -> int:
+        """Weights of a block that every token is multiplied by: queries, keys, values and outputs, and the
+        feed-forward."""
+        return 6 * self.hidden**2 + 2 * self.hidden * self.ffn
+
+    @property
     def patch_cells(self) -> int:
         """Latent cells in a token."""
         return PATCH[0] * PATCH[1] * PATCH[2]

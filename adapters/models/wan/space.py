@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 from adapters.models.wan.axes import CFG, CONTEXT, DATA, RING, TENSOR, ULYSSES
+from adapters.models.wan.blocks import BLOCKS
 from adapters.models.wan.config import WanConfig
 from tuner.layouts.space import Choice, Dimension, Space
 
@@ -13,8 +14,24 @@ GATHERED_FROM = (DATA, CFG, RING, CONTEXT, ULYSSES)
 
 LARGEST = 256
 
-BLOCKS = ("512,512,512", "512,1024,512", "1024,1024,512", "1024,512,512", "512,2048,512", "1024,2048,512")
-"""Attention blocks as query,keys,compute; the first is MaxDiffusion's default."""
+COMPILER = (
+    Choice(
+        name="xla_tpu_sliced_prefetch_max_slices",
+        values=("-1", "1"),
+        what="slices of a fetch from HBM ahead of use; with 1 the compiler joins no slices by calls of its own",
+    ),
+    Choice(
+        name="xla_tpu_enable_async_all_to_all",
+        values=("false", "true"),
+        what="whether all-to-alls overlap with what does not wait for them",
+    ),
+)
+"""Compiler flags that are useful and safe.
+
+Left out: asynchronous collective fusion with overlapped compute (``xla_tpu_enable_async_collective_fusion`` with
+``xla_tpu_overlap_compute_collective_tc``), which gave NaN with Ulysses and splash attention on v6e
+(AI-Hypercomputer/maxdiffusion#429); and ``xla_tpu_scoped_vmem_limit_kib``, since blocks within the default are as fast.
+"""
 
 
 def gathered_axes(option: str) -> tuple[str, ...] | None:
@@ -25,12 +42,6 @@ def gathered_axes(option: str) -> tuple[str, ...] | None:
         return GATHERED_FROM
     names = tuple(option.split("+"))
     return names if names == tuple(name for name in GATHERED_FROM if name in names) else None
-
-
-def blocks_for(generation_name: str) -> tuple[str, ...]:
-    """Returns the blocks whose kernel compiles within the default scoped memory of a generation."""
-    del generation_name
-    return BLOCKS
 
 
 def wan_space(config: WanConfig, *, videos: int, guidance: bool) -> Space:
@@ -52,6 +63,7 @@ def wan_space(config: WanConfig, *, videos: int, guidance: bool) -> Space:
             ),
         ),
         tuned=(Choice(name="blocks", values=BLOCKS, what="attention blocks: queries, keys, keys computed at once"),),
+        compiler=COMPILER,
     )
 
 

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 
 from adapters.jax.step import Step
 from adapters.models.wan.axes import CFG, CONTEXT, DATA, RING, TENSOR, ULYSSES, Axes
+from adapters.models.wan.blocks import ranked_blocks
 from adapters.models.wan.config import PRESETS, Preset, VideoShape, parse_shape
-from adapters.models.wan.space import GATHERED_FROM, blocks_for, gathered_axes, wan_space
+from adapters.models.wan.space import GATHERED_FROM, gathered_axes, wan_space
 from adapters.models.wan.step import Request, sharded
 from adapters.models.wan.tokens import Blocks
 from tuner.errors import InvalidValue
@@ -160,11 +161,17 @@ class WanWorkload:
         return {"A": Layout.of(axes, self.space.defaults() | {"weights": weights, "blocks": "512,512,512"})}
 
     def tuned(self, layout: Layout, slice_: Slice) -> Sequence[Layout]:
-        """Returns the layout with every other choice of kernel blocks that fits the generation's scoped memory."""
-        current = layout.option("blocks", self.space.defaults()["blocks"])
-        return [
-            layout.replace_options(blocks=blocks) for blocks in blocks_for(slice_.generation_name) if blocks != current
-        ]
+        """Returns the layout with every choice of kernel blocks that fits the generation, the fastest by table
+        first."""
+        blocks = ranked_blocks(
+            self.preset.config,
+            self.shape.tokens,
+            Axes(sizes=dict(layout.axes)),
+            slice_.generation,
+            videos=self.videos,
+            halves=self.request.halves,
+        )
+        return [layout.replace_options(blocks=choice) for choice in blocks]
 
 
 def build(model: str, parameters: Mapping[str, object]) -> WanWorkload:
