@@ -20,7 +20,7 @@ def command() -> None:
 @options.database
 def init(db: str | None) -> None:
     """Create the database, or bring an older one up to date. Safe to repeat, and for several at once."""
-    from storage import migrations
+    import storage.migrations as migrations
     from storage.urls import parse, shown
 
     url = db or storage.default_url()
@@ -33,7 +33,7 @@ def init(db: str | None) -> None:
 @options.database
 def upgrade(revision: str, db: str | None) -> None:
     """Bring the database to a newer revision."""
-    from storage import migrations
+    import storage.migrations as migrations
     from storage.urls import parse, shown
 
     url = db or storage.default_url()
@@ -45,7 +45,7 @@ def upgrade(revision: str, db: str | None) -> None:
 @options.database
 def check(db: str | None) -> None:
     """Say whether the database is at this version's revision and has its tables. Exit code 1 if not."""
-    from storage import migrations
+    import storage.migrations as migrations
     from storage.urls import parse, shown
 
     url = db or storage.default_url()

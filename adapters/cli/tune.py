@@ -12,6 +12,7 @@ import click
 from adapters.cli import options, render
 from adapters.cli.main import EXIT_FAILED
 from adapters.cli.progress import Reporter
+from tuner.plans.plan import Plan
 from tuner.search.outcome import Outcome
 from tuner.stores import Trial
 
@@ -91,7 +92,7 @@ def command(
     if output == "json":
         render.document(_document(outcome))
     else:
-        _report(outcome, model, shape, slice_name)
+        _report(outcome)
     if outcome.interrupted:
         sys.exit(130)
     if outcome.plan is None:
@@ -102,7 +103,7 @@ def _interrupt(signum: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _report(outcome: Outcome, model: str, shape: str, slice_name: str) -> None:
+def _report(outcome: Outcome) -> None:
     if not outcome.trials:
         click.echo("No layout runs. The rejected ones that came nearest:", err=True)
         for trial in outcome.rejected[:5]:
@@ -118,8 +119,19 @@ def _report(outcome: Outcome, model: str, shape: str, slice_name: str) -> None:
     if outcome.plan is not None:
         verb = "Stored as" if outcome.promoted else "The active plan stays"
         click.echo(f"{verb} plan {outcome.plan.id}, version {outcome.plan.version}: {outcome.plan.note}.")
-        shape_option = f" --shape {shape}" if shape else ""
-        click.echo(f"Look it up: meshwright lookup {model}{shape_option} --slice {slice_name}")
+        click.echo(f"Look it up: {_lookup_command(outcome.plan.plan)}")
+
+
+def _lookup_command(plan: Plan) -> str:
+    workload = plan.workload
+    shape = f" --shape {workload.shape}" if workload.shape else ""
+    variant = {"no-guidance": " --no-guidance"}
+    options = "".join(
+        variant.get(part) or f" --{part.replace('=', ' ')}" for part in workload.variant.split(",") if part
+    )
+    reserve = plan.constraints.reserve_hbm_bytes
+    kept = f" --reserve-hbm {reserve}B" if reserve else ""
+    return f"meshwright lookup {workload.model}{shape} --slice {plan.slice.name}{options}{kept}"
 
 
 def _table(outcome: Outcome) -> str:
