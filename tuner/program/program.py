@@ -40,7 +40,8 @@ class AttentionKernel:
     """Sizes of one call of an attention kernel, as executed (padding included).
 
     `heads` counts the batch too: a batch of 2 over 3 heads is 6. `blocks` are the kernel's (query, key/value, key/value
-    compute) block lengths.
+    compute) block lengths. `masked` says that a function of the indices hides keys, which costs every step; whether
+    segment ids do, and whether the log-sum-exp is written, stands in the name that splash attention gives itself.
     """
 
     name: str
@@ -49,6 +50,7 @@ class AttentionKernel:
     kv_len: int
     head_dim: int
     blocks: tuple[int, int, int]
+    masked: bool = False
 
     @property
     def flops(self) -> float:

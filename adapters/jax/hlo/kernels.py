@@ -14,6 +14,7 @@ from adapters.jax.hlo.shapes import Shape
 from adapters.jax.hlo.text import Computation, Instruction
 from tuner.program.program import AttentionKernel
 
+_LANES = 128
 _SEQUENCE_MINOR = 2  # jax's QKVLayout.SEQ_MINOR: (heads, head size, length)
 
 
@@ -27,12 +28,8 @@ def attention_kernel(computation: Computation, instruction: Instruction) -> Atte
     blocks = _blocks(instruction)
     if blocks is None:
         return None
-    arrays = [
-        shape
-        for name in instruction.operands
-        for shape in computation.instructions[name].shapes
-        if len(shape.dimensions) >= 3 and shape.dtype[0] in "bf"
-    ]
+    shapes = [shape for name in instruction.operands for shape in computation.instructions[name].shapes]
+    arrays = [shape for shape in shapes if len(shape.dimensions) >= 3 and shape.dtype[0] in "bf"]
     if len(arrays) < 3:
         return None
     q_len, head_dim = _length_and_size(arrays[0], blocks.get("q_layout"))
@@ -44,6 +41,9 @@ def attention_kernel(computation: Computation, instruction: Instruction) -> Atte
         kv_len=kv_len,
         head_dim=head_dim,
         blocks=(blocks["block_q"], blocks["block_kv"], blocks["block_kv_compute"]),
+        # A mask that is a function of the indices comes with the indices of the queries, one register row for each.
+        masked="segmented" not in instruction.name
+        and any(shape.dtype == "s32" and shape.dimensions == (q_len, _LANES) for shape in shapes),
     )
 
 
