@@ -111,7 +111,7 @@ class MemoryStore(Store):
         """Stores screen outcomes; an outcome that is there stays."""
         with self._lock:
             for key, outcome in outcomes.items():
-                self._screened.setdefault(key.digest, outcome)
+                self._screened.setdefault(key.digest, _kept(outcome) if isinstance(outcome, Rejection) else outcome)
 
     def compiled(self, key: ContentKey) -> Compiled | Rejection | None:
         """Returns what the compiler made of a key, or None if it has not been asked."""
@@ -125,8 +125,7 @@ class MemoryStore(Store):
 
     def save_compiled(self, key: ContentKey, lowered_digest: str, outcome: Compiled | Rejection) -> None:
         """Stores a compile outcome under its key and its lowered digest; an outcome that is there stays."""
-        if isinstance(outcome, Compiled):
-            outcome = replace(outcome, cached=False)
+        outcome = replace(outcome, cached=False) if isinstance(outcome, Compiled) else _kept(outcome)
         with self._lock:
             if key.digest not in self._compiled:
                 if lowered_digest:
@@ -150,7 +149,7 @@ class MemoryStore(Store):
                 note=clean(note),
             )
             self._plans[made.id] = made
-            return made
+            return _fresh(made)
 
     def active(self, plan_like: Plan | StudyKey) -> StoredPlan | None:
         """Returns the active plan of the same key, or None."""
@@ -169,7 +168,7 @@ class MemoryStore(Store):
         """Returns stored plans, newest first."""
         with self._lock:
             return [
-                stored
+                _fresh(stored)
                 for stored in reversed(self._plans.values())
                 if (model is None or stored.plan.workload.model == model)
                 and (not active_only or stored.state is PlanState.ACTIVE)
@@ -179,7 +178,7 @@ class MemoryStore(Store):
         """Returns one version. Raises PlanNotFound."""
         with self._lock:
             try:
-                return self._plans[plan_id]
+                return _fresh(self._plans[plan_id])
             except KeyError:
                 raise PlanNotFound(f"no plan {plan_id}") from None
 
@@ -188,7 +187,7 @@ class MemoryStore(Store):
         with self._lock:
             stored = self.plan(plan_id)
             self._plans[plan_id] = replace(stored, state=PlanState.RETIRED, note=clean(note) or stored.note)
-            return self._plans[plan_id]
+            return _fresh(self._plans[plan_id])
 
     def close(self) -> None:
         """Has nothing to release."""
@@ -227,6 +226,10 @@ def _copy(trial: Trial) -> Trial:
 
 def _kept(rejection: Rejection) -> Rejection:
     return replace(rejection, detail=clean(rejection.detail), numbers=floats(strict(rejection.numbers)))
+
+
+def _fresh(stored: StoredPlan) -> StoredPlan:
+    return replace(stored, plan=Plan.from_json(strict(stored.plan.to_json())))
 
 
 def _address(lowered_digest: str, key: ContentKey) -> tuple[str, str, tuple[bool, ...], str]:

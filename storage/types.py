@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -43,9 +44,11 @@ class Metric(TypeDecorator[float]):
     impl = Double
     cache_ok = True
 
-    def process_bind_param(self, value: float | None, dialect: Dialect) -> Any:
-        """Gives SQLite a text for NaN."""
-        return "NaN" if value is not None and math.isnan(value) and dialect.name == "sqlite" else value
+    def bind_processor(self, dialect: Dialect) -> Callable[[float | None], Any] | None:
+        """Gives SQLite a text for NaN, past the base type, which would turn it into a NaN again."""
+        if dialect.name != "sqlite":
+            return super().bind_processor(dialect)
+        return lambda value: "NaN" if value is not None and math.isnan(value) else value
 
     def process_result_value(self, value: Any, dialect: Dialect) -> float | None:
         """Reads the text back."""
