@@ -1,0 +1,171 @@
+"""`meshwright explain`: why a plan won, and where its time goes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import click
+
+import storage
+from adapters.cli import options, render
+from tuner.errors import InvalidValue, PlanNotFound
+from tuner.plans.lookup import Query
+from tuner.plans.plan import Constraints, Plan, StoredPlan
+from tuner.stores import Store, Trial
+from tuner.timeline.prediction import Prediction
+
+_COLLECTIVES = 8
+
+
+@click.command()
+@click.argument("plan")
+@click.option("--shape", metavar="WxHxF", default="", help="With a model: width, height and frames.")
+@click.option(
+    "--videos", type=click.IntRange(min=1), default=1, show_default=True, help="With a model: videos at once."
+)
+@click.option("--no-guidance", is_flag=True, help="With a model: distilled variants.")
+@click.option("--slice", "slice_name", metavar="NAME", default="", help="With a model: for example v5e-2x4.")
+@click.option("--reserve-hbm", type=options.Bytes(), default=0, help="With a model: HBM that must stay free.")
+@options.database
+def command(
+    plan: str, shape: str, videos: int, no_guidance: bool, slice_name: str, reserve_hbm: int, db: str | None
+) -> None:
+    """Say why PLAN won and where its time goes. PLAN is a plan's id, or a model with --shape and --slice."""
+    with storage.open_store(db) as store:
+        stored = (
+            store.plan(int(plan))
+            if plan.isdecimal()
+            else _found(
+                store,
+                Query(
+                    model=plan,
+                    shape=shape,
+                    slice_name=options.require_slice_name(slice_name),
+                    variant=options.variant(videos, no_guidance),
+                    constraints=Constraints(reserve_hbm_bytes=reserve_hbm),
+                ),
+            )
+        )
+        trials = _study_trials(store, stored.plan)
+    click.echo("\n".join(render.plan_lines(stored.plan)))
+    for section in (_time(stored.plan), _gain(stored.plan), _rivals(stored.plan, trials), _rejections(trials)):
+        if section:
+            click.echo("\n" + section)
+
+
+def _found(store: Store, query: Query) -> StoredPlan:
+    answer = store.lookup(query)
+    if answer.plan is None:
+        raise PlanNotFound("; ".join(answer.reasons))
+    return answer.plan
+
+
+def _study_trials(store: Store, plan: Plan) -> Sequence[Trial]:
+    for study in store.studies():
+        if study.key.name == plan.study:
+            return store.trials(study.id)
+    return ()
+
+
+def _time(plan: Plan) -> str:
+    if not plan.details:
+        raise InvalidValue("the plan holds no timeline")
+    prediction = Prediction.from_json(plan.details)
+    share = 100 / prediction.step_s
+    parts = [
+        ("matrix products", prediction.matmul_s),
+        ("memory-bound operations", prediction.memory_s),
+        ("layout changes", prediction.copy_s),
+        ("attention", prediction.attention_s),
+        ("other kernels", prediction.kernel_s),
+        ("exposed communication", prediction.exposed_communication_s),
+    ]
+    rows = [[name, render.ms(seconds), f"{seconds * share:.0f}%"] for name, seconds in parts if seconds > 0]
+    lines = [
+        f"Where the {render.ms(prediction.step_s)} ms go ({plan.evidence})",
+        render.table([("part", "<"), ("ms", ">"), ("share", ">")], rows),
+        "",
+        f"Limits: compute at the peak alone {render.ms(prediction.peak_compute_s)} ms; communication "
+        f"{render.ms(prediction.communication_s)} ms, of which any placement needs "
+        f"{render.ms(prediction.communication_bound_s)} ms; a device receives {prediction.received_bytes / 1e9:.2f} GB.",
+        f"Links: {prediction.idle_links} of {prediction.links} idle"
+        + (
+            f"; the busiest, {prediction.busiest_link}, works {render.ms(prediction.busiest_link_s)} ms of the step."
+            if prediction.busiest_link
+            else "."
+        ),
+    ]
+    if prediction.unknown_kernels:
+        lines.append(f"Guessed, for want of a table: {', '.join(prediction.unknown_kernels)}.")
+    if prediction.collectives:
+        columns = [
+            ("collective", "<"),
+            ("over", "<"),
+            ("times", ">"),
+            ("MB", ">"),
+            ("alone us", ">"),
+            ("at least us", ">"),
+            ("exposed ms", ">"),
+            ("busiest link", "<"),
+        ]
+        rows = [
+            [
+                collective.kind.value,
+                collective.axis_label,
+                str(collective.times),
+                f"{collective.operand_bytes / 1e6:.2f}",
+                f"{collective.alone_s * 1e6:.0f}",
+                f"{collective.bound_s * 1e6:.0f}",
+                render.ms(collective.exposed_s),
+                collective.busiest_link,
+            ]
+            for collective in prediction.collectives[:_COLLECTIVES]
+        ]
+        lines += ["", render.table(columns, rows)]
+        left = len(prediction.collectives) - _COLLECTIVES
+        if left > 0:
+            lines.append(f"and {left} more that the step waits less for")
+    return "\n".join(lines)
+
+
+def _gain(plan: Plan) -> str:
+    lines = []
+    for baseline in plan.baselines:
+        if baseline.step_s is None or baseline.best_placement_step_s is None:
+            continue
+        lines.append(
+            f"Against baseline {baseline.name} ({baseline.layout}): {render.times(baseline.step_s / plan.step_s)}, of "
+            f"which placement of its own layout gives {render.times(baseline.step_s / baseline.best_placement_step_s)} and "
+            f"the layout {render.times(baseline.best_placement_step_s / plan.step_s)}."
+        )
+    return "\n".join(lines)
+
+
+def _rivals(plan: Plan, trials: Sequence[Trial]) -> str:
+    winner = next((trial for trial in trials if trial.number == plan.trial), None)
+    others = sorted(
+        (trial for trial in trials if trial.predicted_s is not None and trial.number != plan.trial),
+        key=lambda trial: (trial.predicted_s or 0.0, trial.number),
+    )
+    if winner is None or not others:
+        return ""
+    columns = [("runner-up", "<"), ("ms", ">"), ("compute", ">"), ("attention", ">"), ("exposed", ">")]
+    rows = [
+        [str(trial.candidate.layout), _more(trial.predicted_s, winner.predicted_s)]
+        + [_more(trial.numbers.get(key), winner.numbers.get(key)) for key in ("compute_s", "attention_s", "exposed_s")]
+        for trial in others[:5]
+    ]
+    return "What the others lose, in ms more than the plan (predicted)\n" + render.table(columns, rows)
+
+
+def _more(theirs: float | None, ours: float | None) -> str:
+    return "-" if theirs is None or ours is None else f"{(theirs - ours) * 1e3:+.1f}"
+
+
+def _rejections(trials: Sequence[Trial]) -> str:
+    reasons = Counter(f"{t.rejection.stage}: {t.rejection.reason}" for t in trials if t.rejection is not None)
+    if not reasons:
+        return ""
+    rows = [[reason, str(count)] for reason, count in reasons.most_common()]
+    return "Rejected\n" + render.table([("stage and reason", "<"), ("trials", ">")], rows)
