@@ -72,7 +72,7 @@ def _time(plan: Plan) -> str:
     if not plan.details:
         raise InvalidValue("the plan holds no timeline")
     prediction = Prediction.from_json(plan.details)
-    share = 100 / prediction.step_s
+    share, bound = 100 / prediction.step_s, render.ms(prediction.communication_bound_s)
     parts = [
         ("matrix products", prediction.matmul_s),
         ("memory-bound operations", prediction.memory_s),
@@ -88,7 +88,7 @@ def _time(plan: Plan) -> str:
         "",
         f"Limits: compute at the peak alone {render.ms(prediction.peak_compute_s)} ms; communication "
         f"{render.ms(prediction.communication_s)} ms, of which any placement needs "
-        f"{render.ms(prediction.communication_bound_s)} ms; a device receives {prediction.received_bytes / 1e9:.2f} GB.",
+        f"{bound} ms. A device receives {prediction.received_bytes / 1e9:.2f} GB.",
         f"Links: {prediction.idle_links} of {prediction.links} idle"
         + (
             f"; the busiest, {prediction.busiest_link}, works {render.ms(prediction.busiest_link_s)} ms of the step."
@@ -134,9 +134,10 @@ def _gain(plan: Plan) -> str:
     for baseline in plan.baselines:
         if baseline.step_s is None or baseline.best_placement_step_s is None:
             continue
+        placement = render.times(baseline.step_s / baseline.best_placement_step_s)
         lines.append(
             f"Against baseline {baseline.name} ({baseline.layout}): {render.times(baseline.step_s / plan.step_s)}, of "
-            f"which placement of its own layout gives {render.times(baseline.step_s / baseline.best_placement_step_s)} and "
+            f"which placement of its own layout gives {placement} and "
             f"the layout {render.times(baseline.best_placement_step_s / plan.step_s)}."
         )
     return "\n".join(lines)
