@@ -1,4 +1,4 @@
-"""Attention, recognised by its shape: a product, an exponential of it, and a product that contracts what was weighted.
+"""Attention, recognised by its shape: a product, an exponential of it with its sums, and a product with the weights.
 
 The screen's form of a step writes attention with plain products, which say nothing of a kernel. What stands between the
 two products never reaches HBM when the kernel runs.
@@ -6,6 +6,7 @@ two products never reaches HBM when the kernel runs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from adapters.jax.screen.graph import Block, Op, Product, Value
@@ -42,25 +43,33 @@ class Attention:
         return float(sum(op.detail.flops for op in (self.scores, self.output)))
 
 
-def attentions(block: Block) -> list[Attention]:
-    """Returns every attention whose two products stand in this block."""
+def attentions(block: Block, readers: Mapping[Value, list[Op]]) -> list[Attention]:
+    """Returns every attention whose two products stand in this block.
+
+    `readers` are who reads each value (`traffic.uses`).
+    """
     mine = set(map(id, block.ops))
     found = []
     for op in block.ops:
         if op.kind != "dot_general":
             continue
         for weights in op.operands:
-            scores = _scores(weights)
-            if scores is not None and id(scores) in mine and (kernel := _kernel(scores, op)) is not None:
-                found.append(
-                    Attention(scores=scores, output=op, kernel=kernel, inside=frozenset(_between(scores, weights)))
-                )
+            scores = _scores(weights, readers)
+            if scores is None or id(scores) not in mine:
+                continue
+            inside = _between(scores, weights)
+            kernel = _kernel(scores, op, inside)
+            if kernel is not None:
+                found.append(Attention(scores=scores, output=op, kernel=kernel, inside=frozenset(inside)))
                 break
     return found
 
 
-def _scores(weights: Value) -> Op | None:
-    """Returns the product that `weights` are an exponential of, element by element."""
+def _scores(weights: Value, readers: Mapping[Value, list[Op]]) -> Op | None:
+    """Returns the product that `weights` are a summed exponential of, element by element.
+
+    The sum tells a softmax from an activation between two layers.
+    """
     stack, seen = [(weights, False)], set()
     while stack:
         value, exponential = stack.pop()
@@ -71,12 +80,19 @@ def _scores(weights: Value) -> Op | None:
         if op.kind == "dot_general" and exponential and value.elements == weights.elements:
             return op
         if op.kind in _POINTWISE:
-            exponential = exponential or op.kind.startswith("exponential")
+            exponential = exponential or (op.kind == "exponential" and _is_summed(value, readers))
             stack += [(operand, exponential) for operand in op.operands if operand.elements == weights.elements]
     return None
 
 
-def _kernel(scores: Op, output: Op) -> AttentionKernel | None:
+def _is_summed(value: Value, readers: Mapping[Value, list[Op]]) -> bool:
+    return any(
+        op.kind == "reduce" or (op.kind == "convert" and _is_summed(op.results[0], readers))
+        for op in readers.get(value, ())
+    )
+
+
+def _kernel(scores: Op, output: Op, inside: set[Value]) -> AttentionKernel | None:
     first, second = scores.detail, output.detail
     assert isinstance(first, Product)
     assert isinstance(second, Product)
@@ -90,6 +106,7 @@ def _kernel(scores: Op, output: Op) -> AttentionKernel | None:
         kv_len=keys,
         head_dim=first.contracted,
         blocks=(0, 0, 0),
+        masked=any(value.producer is not None and value.producer.kind == "select" for value in inside),
     )
 
 

@@ -37,7 +37,7 @@ class _Counter:
         self._count = 0
 
     def nodes(self, block: Block) -> tuple[Node, ...]:
-        found = attentions(block)
+        found = attentions(block, self._readers)
         outputs = {id(attention.output): attention for attention in found}
         scores = {id(attention.scores) for attention in found}
         inside = frozenset().union(*(attention.inside for attention in found))

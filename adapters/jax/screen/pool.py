@@ -178,4 +178,8 @@ class _Worker:
 def _environment() -> dict[str, str]:
     """Returns the environment of a worker: this one's modules, and no TPU, though one may be attached."""
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-    return {**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1"}
+    # Set, the flag would overrule the number of devices that a worker is asked for.
+    flags = " ".join(
+        flag for flag in os.environ.get("XLA_FLAGS", "").split() if "host_platform_device_count" not in flag
+    )
+    return {**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1"}

@@ -17,6 +17,7 @@ from adapters.jax.screen.collectives import collective, is_collective
 from adapters.jax.screen.graph import Block, Branch, Graph, Op, Repeat, Value
 from adapters.jax.screen.meshes import Mesh, Sharding, shardings
 from adapters.jax.screen.products import product
+from tuner.errors import InvalidValue
 
 _IDENTITIES = {
     "sdy.sharding_constraint",
@@ -45,10 +46,10 @@ class _Reader:
             match op.operation.name:
                 case "func.func":
                     self._functions[ir.StringAttr(attributes["sym_name"]).value] = op.operation
-                case "sdy.mesh":
-                    mesh = Mesh.read(str(attributes["mesh"]))
-                    if mesh.devices >= self._mesh.devices:
-                        self._mesh = mesh
+                case "sdy.mesh" if (mesh := Mesh.read(str(attributes["mesh"]))).axes:
+                    if self._mesh.axes not in ((), mesh.axes):
+                        raise InvalidValue(f"a program over two meshes, {self._mesh.axes} and {mesh.axes}; legal: one")
+                    self._mesh = mesh
         self._types: dict[Any, tuple[tuple[int, ...], str]] = {}
         self._seen: dict[Any, list[Value]] = {}
         self._calls: dict[Any, list[Value]] = {}

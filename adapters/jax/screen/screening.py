@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
-from jax.sharding import NamedSharding
 
+from adapters.jax.arguments import argument_shardings
 from adapters.jax.screen.facts import screened
 from adapters.jax.screen.reading import read
 from adapters.jax.screen.shardy import partition
-from adapters.jax.step import JaxWorkload, Step
+from adapters.jax.step import JaxWorkload
 from adapters.jax.topologies import auto_mesh
 from tuner.canonical import canonical_json
-from tuner.layouts.layout import Candidate
-from tuner.ports import Screened
+from tuner.layouts.layout import Candidate, Layout
+from tuner.ports import ArgumentSharding, Screened
 from tuner.rejections import Rejection, RejectReason, Stage
 
 
@@ -32,7 +31,8 @@ def screen(workload: JaxWorkload, candidate: Candidate) -> Screened | Rejection:
     layout = candidate.layout
     try:
         step = workload.step(layout, auto_mesh(jax.devices("cpu")[: layout.devices], layout), kernels=False)
-        for problem in indivisible(step):
+        problem = next(indivisible(argument_shardings(step), layout), None)
+        if problem is not None:
             return problem
         module = step.lower().compiler_ir("stablehlo")
         digest = program_digest(module, workload, candidate)
@@ -57,35 +57,24 @@ def program_digest(module: Any, workload: JaxWorkload, candidate: Candidate) -> 
     return hashlib.sha256(f"{text}\n{canonical_json(hidden)}".encode()).hexdigest()
 
 
-def indivisible(step: Step) -> Iterator[Rejection]:
+def indivisible(arguments: Iterable[ArgumentSharding], layout: Layout) -> Iterator[Rejection]:
     """Yields a rejection for every dimension of an argument that does not divide over its mesh axes."""
-    names = list(inspect.signature(step.function).parameters)
-    for position, argument in enumerate(step.arguments):
-        name = names[position] if position < len(names) else str(position)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(argument):
-            if isinstance(leaf.sharding, NamedSharding):
-                full = "/".join(filter(None, (name, jax.tree_util.keystr(path, simple=True, separator="/"))))
-                yield from _indivisible(full, leaf.shape, leaf.sharding)
-
-
-def _indivisible(path: str, shape: tuple[int, ...], sharding: NamedSharding) -> Iterator[Rejection]:
-    for dimension, entry in enumerate(sharding.spec):
-        axes = (entry,) if isinstance(entry, str) else tuple(entry or ())
-        over = math.prod(sharding.mesh.shape[axis] for axis in axes)
-        size = shape[dimension]
-        if size % over == 0:
-            continue
-        named = " x ".join(f"{axis}={sharding.mesh.shape[axis]}" for axis in axes)
-        legal = [divisor for divisor in range(1, min(size, 256) + 1) if size % divisor == 0]
-        yield Rejection(
-            stage=Stage.SCREEN,
-            reason=RejectReason.LOWERING_ERROR,
-            detail=(
-                f"argument {path} of shape {shape}: dimension {dimension} of size {size} does not divide over {named}; "
-                f"legal: {', '.join(map(str, legal))}"
-            ),
-            numbers={"dimension": dimension, "size": size, "divisor": over},
-        )
+    for argument in arguments:
+        for dimension, (size, axes) in enumerate(zip(argument.shape, argument.spec, strict=True)):
+            over = math.prod(map(layout.size, axes))
+            if size % over == 0:
+                continue
+            named = " x ".join(f"{axis}={layout.size(axis)}" for axis in axes)
+            legal = ", ".join(str(divisor) for divisor in range(1, min(size, 256) + 1) if size % divisor == 0)
+            yield Rejection(
+                stage=Stage.SCREEN,
+                reason=RejectReason.LOWERING_ERROR,
+                detail=(
+                    f"argument {argument.path} of shape {argument.shape}: dimension {dimension} of size {size} does "
+                    f"not divide over {named}; legal products: {legal}"
+                ),
+                numbers={"dimension": dimension, "size": size, "divisor": over},
+            )
 
 
 def _blocks(candidate: Candidate) -> tuple[int, int, int]:

@@ -31,26 +31,38 @@ def partition(module: Any) -> None:
 def is_manual(module: Any) -> bool:
     """Returns whether a module is one ``shard_map`` over every axis of the mesh, on arguments sharded as it wants them.
 
-    Nothing is left to propagate or to insert in such a module.
+    Nothing is left to propagate or to insert in such a module. Constants may stand beside, if every device holds them.
     """
-    main = next(
-        op.operation
-        for op in module.body.operations
-        if op.operation.name == "func.func" and ir.StringAttr(op.operation.attributes["sym_name"]).value == "main"
-    )
+    functions = {_symbol(op): op for op in _operations(module.body) if op.name == "func.func"}
+    # jax 0.12 writes the same mesh under two names.
+    meshes = {Mesh.read(str(op.attributes["mesh"])) for op in _operations(module.body) if op.name == "sdy.mesh"}
+    main = functions["main"]
     block = main.regions[0].blocks[0]
-    first, *rest = (op.operation for op in block.operations)
-    if first.name != "sdy.manual_computation" or [op.name for op in rest] != ["func.return"]:
+    rest = [op for op in _operations(block) if op.name != "stablehlo.constant"]
+    if [op.name for op in rest] != ["sdy.manual_computation", "func.return"] or len(meshes) != 1:
         return False
-    if list(first.operands) != list(block.arguments) or list(rest[0].operands) != list(first.results):
+    manual, end = rest
+    if list(end.operands) != list(manual.results) or "res_attrs" not in main.attributes:
         return False
-    mesh = next(
-        str(op.operation.attributes["mesh"]) for op in module.body.operations if op.operation.name == "sdy.mesh"
-    )
-    manual = {ref.name for ref in axis_refs(str(first.attributes["manual_axes"]))}
-    if manual != {name for name, _ in Mesh.read(mesh).axes} or "res_attrs" not in main.attributes:
+    if {ref.name for ref in axis_refs(str(manual.attributes["manual_axes"]))} != {
+        name for name, _ in meshes.pop().axes
+    }:
         return False
+    wanted = shardings(str(manual.attributes["in_shardings"]))
+    given = shardings(str(main.attributes["arg_attrs"])) if "arg_attrs" in main.attributes else ()
+    arguments = list(block.arguments)
+    if len(given) != len(arguments):
+        return False
+    held = dict(zip(arguments, given, strict=True))
     return all(
-        shardings(str(first.attributes[wanted])) == shardings(str(main.attributes[given]))
-        for wanted, given in (("in_shardings", "arg_attrs"), ("out_shardings", "res_attrs"))
-    )
+        held[operand] == sharding if operand in held else not any(sharding)
+        for operand, sharding in zip(manual.operands, wanted, strict=True)
+    ) and shardings(str(manual.attributes["out_shardings"])) == shardings(str(main.attributes["res_attrs"]))
+
+
+def _operations(block: Any) -> list[Any]:
+    return [view.operation for view in block.operations]
+
+
+def _symbol(op: Any) -> str:
+    return str(ir.StringAttr(op.attributes["sym_name"]).value)
