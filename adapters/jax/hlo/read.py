@@ -24,7 +24,7 @@ from adapters.jax.hlo.collectives import (
 from adapters.jax.hlo.compute import compute
 from adapters.jax.hlo.loops import Frame, trip_count
 from adapters.jax.hlo.text import Computation, Instruction, parse
-from adapters.jax.hlo.traffic import traffic
+from adapters.jax.hlo.traffic import copied
 from tuner.errors import InvalidValue
 from tuner.program.program import Collective, Compute, ComputeKind, Done, Loop, Memory, Node, Program, Start
 
@@ -171,8 +171,7 @@ class _Schedule:
         if source in self._open:
             self._end(source)
         elif source in self._copies and not _weight(self._nodes[self._copies.pop(source) :]):
-            start = self._computation.instructions[source]
-            hbm, vmem = traffic(self._scope.module, self._computation, start)
+            hbm, vmem = copied(self._computation, source, instruction)
             self._nodes.append(Compute(name=instruction.name, kind=ComputeKind.COPY, bytes=hbm, vmem_bytes=vmem))
 
     def _end(self, key: str) -> None:

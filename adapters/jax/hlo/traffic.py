@@ -47,6 +47,21 @@ def traffic(module: Module, computation: Computation, instruction: Instruction) 
     return total[HBM], total[VMEM]
 
 
+def copied(computation: Computation, start: str, done: Instruction) -> tuple[int, int]:
+    """Returns (HBM bytes, VMEM bytes) that a copy beside the schedule reads and writes.
+
+    Its ``-start`` returns buffers of both sides, so what moves is the size of the ``-done``: it is read where the
+    source is and written where the result is.
+    """
+    source = computation.instructions[start]
+    while source.opcode.endswith(("-start", "-update")):
+        source = computation.instructions[source.operands[0]]
+    total: Traffic = Counter()
+    total[_space(source)] += _size(done)
+    total[_space(done)] += _size(done)
+    return total[HBM], total[VMEM]
+
+
 def result_bytes(instruction: Instruction) -> int:
     """Returns the bytes of an instruction's result, scalars left out."""
     return _size(instruction)

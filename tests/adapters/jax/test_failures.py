@@ -30,7 +30,7 @@ KERNEL = (
         ),
         (
             "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: XLA:TPU compile permanent error. Ran out of memory in "
-            "memory space hbm. Used 215.17G of 31.25G hbm. Exceeded hbm capacity by 183.92G.\n\nTotal hbm usage >= 215.42G:",
+            "memory space hbm. Used 215.17G of 31.25G hbm. Exceeded hbm capacity by 183.92G.\n\nTotal hbm usage",
             RejectReason.HBM,
             215.17 * GIB,
             31.25 * GIB,
@@ -44,8 +44,8 @@ KERNEL = (
         ),
         (
             "RESOURCE_EXHAUSTED: E1001: CompileTimeScopedVmemOom:\nRan out of memory in memory space vmem while "
-            f"allocating on stack for {KERNEL}. Scoped allocation with size 24.14M and limit 16.00M exceeded scoped vmem limit by "
-            "8.14M. It should not be possible to run out of scoped vmem",
+            f"allocating on stack for {KERNEL}. Scoped allocation with size 24.14M and limit 16.00M exceeded "
+            "scoped vmem limit by 8.14M. It should not be possible to run out of scoped vmem",
             RejectReason.SCOPED_VMEM,
             24.14 * MIB,
             16 * MIB,

@@ -154,6 +154,18 @@ def test_an_attention_layer(version: str) -> None:
     assert total(found, "flops", ComputeKind.MATMUL) == 4 * 2 * 2048 * 1024 * (3 * 512 + 512 + 2 * 2048)
 
 
+def test_a_copy_that_the_schedule_waits_for_counts_once(version: str) -> None:
+    last = program(version, "layers_6_scan").schedule[-1]  # the result leaves on-chip memory
+    assert isinstance(last, Compute)
+    assert (last.kind, last.bytes, last.vmem_bytes) == (ComputeKind.COPY, 8 * MIB, 8 * MIB)
+
+
+def test_a_copy_under_other_work_costs_nothing(version: str) -> None:
+    assert " slice-start(" in text(version, "layers_1") or " copy-start(" in text(version, "layers_1")
+    kinds = {node.kind for node, _ in program(version, "layers_1").walk() if isinstance(node, Compute)}
+    assert kinds == {ComputeKind.MATMUL, ComputeKind.MEMORY}
+
+
 def test_a_layer_of_a_stack_reads_its_own_slice_of_the_weights(version: str) -> None:
     (loop,) = (node for node in program(version, "layers_6_scan").schedule if isinstance(node, Loop))
     products = [node for node in loop.body if isinstance(node, Compute) and node.kind is ComputeKind.MATMUL]
