@@ -1,4 +1,4 @@
-"""The contract of `tuner.stores` as tests. A store passes by inheriting them and giving itself as the fixture `store`."""
+"""The contract of `tuner.stores` as tests, which a store inherits and gives itself to as the fixture `store`."""
 
 from __future__ import annotations
 
