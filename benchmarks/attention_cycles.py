@@ -109,12 +109,12 @@ def main() -> None:
     pairs = list(PAIRS)
     queries = list(QUERIES)
     if arguments.sparse:
-        pairs = pairs[:7]
+        pairs = pairs[:5]
         queries = list(QUERIES[1::2])
     for head_dim in arguments.head_dim or [128]:
         for generation in arguments.generation:
             for variant in (Variant.MASKED, Variant.SEGMENTED, Variant.RESIDUALS):
-                fill(generation, head_dim, variant, list(SAMPLES), [512, 2048])
+                fill(generation, head_dim, variant, list(SAMPLES), [512] if arguments.sparse else [512, 2048])
             fill(generation, head_dim, Variant.PLAIN, pairs, queries)
 
 

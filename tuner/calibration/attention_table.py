@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from importlib import resources
+from itertools import pairwise
 
 from tuner.errors import InvalidValue, UnknownName
 
@@ -79,16 +80,29 @@ class Table:
     def row(self, blocks: Blocks) -> Row:
         """The row of some blocks: tabled, or interpolated.
 
-        Between two tabled query blocks with the same key/value blocks, cycles are linear; elsewhere the nearest row is
-        scaled at equal cycles for each operation.
+        Between tabled query blocks, and between tabled key/value blocks with the same compute block, cycles are linear;
+        elsewhere the nearest row is scaled at equal cycles for each operation.
         """
-        line = sorted((row for row in self.rows if row.blocks[1:] == blocks[1:]), key=lambda row: row.blocks[0])
-        for low, high in zip(line, line[1:] + line[-1:], strict=True):
-            if low.blocks == blocks:
-                return low
-            if low.blocks[0] < blocks[0] < high.blocks[0]:
-                return _between(low, high, blocks)
+        query, key, compute = blocks
+        if found := self._between_queries(query, (key, compute)):
+            return found
+        keys = sorted({row.blocks[1] for row in self.rows if row.blocks[2] == compute})
+        for shorter, longer in pairwise(keys):
+            if shorter < key < longer:
+                low, high = (self._between_queries(query, (length, compute)) for length in (shorter, longer))
+                if low and high:
+                    return _between(low, high, blocks, (key - shorter) / (longer - shorter))
         return self.nearest(blocks).scaled(blocks)
+
+    def _between_queries(self, query: int, pair: tuple[int, int]) -> Row | None:
+        line = sorted((row for row in self.rows if row.blocks[1:] == pair), key=lambda row: row.blocks[0])
+        for row in line:
+            if row.blocks[0] == query:
+                return row
+        for low, high in pairwise(line):
+            if low.blocks[0] < query < high.blocks[0]:
+                return _between(low, high, (query, *pair), (query - low.blocks[0]) / (high.blocks[0] - low.blocks[0]))
+        return None
 
     def nearest(self, blocks: Blocks) -> Row:
         """The row whose blocks have the nearest lengths, by ratio."""
@@ -175,9 +189,7 @@ def _refused(generation: str, head_dim: int) -> tuple[Blocks, ...]:
     return tuple(blocks for variant in Variant for blocks, _ in table(generation, head_dim, variant).too_large)
 
 
-def _between(low: Row, high: Row, blocks: Blocks) -> Row:
-    share = (blocks[0] - low.blocks[0]) / (high.blocks[0] - low.blocks[0])
-
+def _between(low: Row, high: Row, blocks: Blocks, share: float) -> Row:
     def mix(first: float, second: float) -> float:
         return first + share * (second - first)
 
