@@ -15,7 +15,7 @@ from tuner.program.program import Collective, CollectiveKind, Compute, ComputeKi
 from tuner.slices.slice import Slice
 from tuner.timeline.compute import compute_seconds
 
-# The compiler's own cycles for large products are 1.03 to 1.14 times the roofline, for small ones 1.8 (libtpu 0.0.50.1).
+# The compiler counts 1.03 to 1.14 times the roofline for large products, 1.8 for small ones (libtpu 0.0.50.1).
 _MATMUL_EFFICIENCY = 0.85
 
 

@@ -7,7 +7,6 @@ would abort the process on row-parallel products on jaxlib 0.10, and raise on so
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -255,11 +254,16 @@ def _trips(verdict: Value, carried: list[Value], inits: list[Value], yielded: li
     if counter not in carried or limit.constant is None:
         return None
     index = carried.index(counter)
-    add, start = yielded[index].producer, inits[index].constant
-    if add is None or add.kind != "add" or counter not in add.operands or start is None:
+    move, start = yielded[index].producer, inits[index].constant
+    if move is None or move.kind not in ("add", "subtract") or start is None:
         return None
-    step = math.fsum(operand.constant or 0 for operand in add.operands if operand is not counter)
-    sign = -1 if compare.detail in ("GT", "GE") else 1
+    first, second = move.operands
+    if second is counter and move.kind == "add":
+        first, second = second, first
+    if first is not counter or second.constant is None:
+        return None
+    step = second.constant if move.kind == "add" else -second.constant
+    sign = -1 if compare.detail in ("GT", "GE") or (compare.detail == "NE" and step < 0) else 1
     if step * sign <= 0:
         return None
-    return max(0, _PASSES[compare.detail](sign * (limit.constant - start), int(sign * step)))
+    return max(0, _PASSES[compare.detail](sign * (limit.constant - start), sign * step))
