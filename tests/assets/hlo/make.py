@@ -300,6 +300,32 @@ def overlapped_gather() -> Any:
 
 
 @program
+def overlapped_all_to_all() -> Any:
+    """An all-to-all under a product that does not need it, with the flag that makes it asynchronous."""
+    mesh = mesh_on("v5e:2x4", {"outer": 2, "inner": 4})
+
+    def body(x: jax.Array, w: jax.Array, heads: jax.Array) -> tuple[jax.Array, jax.Array]:
+        exchanged = jax.lax.all_to_all(heads, "inner", split_axis=0, concat_axis=1, tiled=True)
+        return x @ w, exchanged + 1
+
+    rows, lengths = P(("outer", "inner")), P(None, ("outer", "inner"))
+    function = jax.shard_map(
+        body,
+        mesh=mesh,
+        in_specs=(rows, P(), lengths),
+        out_specs=(rows, P("inner", "outer")),
+        check_vma=False,
+    )
+    return compiled(
+        function,
+        spec(mesh, (32768, 2048), ("outer", "inner")),
+        spec(mesh, (2048, 8192)),
+        spec(mesh, (12, 16384, 128), None, ("outer", "inner")),
+        options={"xla_tpu_enable_async_all_to_all": "true"},
+    )
+
+
+@program
 def multislice() -> Any:
     """Sums over two slices: a reduce-scatter inside, the data-centre network between, a gather inside."""
     mesh = mesh_on("v5e:2x2", {"dcn": 2, "ici": 4}, num_slices=2)

@@ -23,6 +23,7 @@ DEVICES = {
     "layers_6_scan": 4,
     "multislice": 8,
     "nested_loops": 4,
+    "overlapped_all_to_all": 8,
     "ring": 8,
     "routed_permute": 64,
     "whole_slice_gather": 64,

@@ -91,6 +91,17 @@ def test_asynchronous_collective_fusion_counts_once(version: str) -> None:
     assert product.bytes + product.vmem_bytes <= 2 * (1024 * 4096 + 4096 * 16384 + 1024 * 16384)
 
 
+def test_an_all_to_all_that_the_flag_makes_asynchronous(version: str) -> None:
+    nodes = program(version, "overlapped_all_to_all").schedule
+    events = [node.kind if isinstance(node, Compute) else type(node) for node in nodes]
+    begin, end = events.index(Start), events.index(Done)
+    assert ComputeKind.MATMUL in events[begin:end]
+    ((exchange, _),) = collectives(program(version, "overlapped_all_to_all"))
+    assert exchange.kind is CollectiveKind.ALL_TO_ALL
+    assert exchange.groups == ((0, 1, 2, 3), (4, 5, 6, 7))
+    assert exchange.operand_bytes == exchange.result_bytes == 12 * 2048 * 128 * 2
+
+
 def test_gathers_of_a_scan_of_sharded_layers(version: str) -> None:
     found = collectives(program(version, "gathered_layers"))
     assert [(gather.kind, times) for gather, times in found] == [(CollectiveKind.ALL_GATHER, 6)] * 2
