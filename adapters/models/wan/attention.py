@@ -7,6 +7,7 @@ to shard and merges partial results with their log-sum-exp (online softmax). The
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -37,7 +38,7 @@ class Attend:
     """Attention of queries ``[heads, queries, head_dim]`` to keys and values of one shard, with scale 1.
 
     Attributes:
-        kernel: whether to run the splash kernel, which only a TPU can.
+        kernel: whether to run the splash kernel where the program is lowered for a TPU; elsewhere products are plain.
         blocks: of the kernel; they divide the numbers of queries and keys.
     """
 
@@ -46,57 +47,81 @@ class Attend:
 
     def __call__(self, q: jax.Array, k: jax.Array, v: jax.Array, *, valid: int) -> jax.Array:
         """Attends to the first `valid` keys."""
-        if self.kernel:
-            out: jax.Array = self._splash(q, k, v, valid, residuals=False)
-            return out
-        return _plain(q, k, v, valid)[0]
+        if not self.kernel:
+            return plain(q, k, v, valid)[0]
+        out: jax.Array = jax.lax.platform_dependent(
+            q,
+            k,
+            v,
+            tpu=lambda q, k, v: splash_attention(q, k, v, valid, self.blocks),
+            default=lambda q, k, v: plain(q, k, v, valid)[0],
+        )
+        return out
 
     def partial(self, q: jax.Array, k: jax.Array, v: jax.Array, *, valid: int | jax.Array) -> Partial:
         """Attends to the first `valid` keys, a traced number if need be, and keeps the log-sum-exp."""
-        if self.kernel:
-            out, (logsumexp,) = self._splash(q, k, v, valid, residuals=True)
-            return out, logsumexp
-        return _plain(q, k, v, valid)
-
-    def _splash(
-        self, q: jax.Array, k: jax.Array, v: jax.Array, valid: int | jax.Array, *, residuals: bool
-    ) -> jax.Array:
-        queries, keys = q.shape[1], k.shape[1]
-        static = isinstance(valid, int)
-        masked = static and valid < keys
-        # The mask's description is given to the kernel directly: working it out from a mask of 75600 x 75600 takes
-        # seconds, and every row is the same.
-        info = splash_mask.MaskInfo(
-            data_next=None,
-            mask_next=None,
-            block_mask=None,
-            partial_mask_blocks=None,
-            q_sequence=np.zeros(queries, np.int32) if masked else None,
+        if not self.kernel:
+            return plain(q, k, v, valid)
+        out: Partial = jax.lax.platform_dependent(
+            q,
+            k,
+            v,
+            tpu=lambda q, k, v: splash_partial(q, k, v, valid, self.blocks),
+            default=lambda q, k, v: plain(q, k, v, valid),
         )
-        segments = None
-        if not static:
-            segments = splash.SegmentIds(
-                q=jnp.zeros(queries, jnp.int32), kv=(jnp.arange(keys) >= valid).astype(jnp.int32)
-            )
-        kernel = splash.SplashAttentionKernel(
-            info,
-            None,
-            None,
-            is_mqa=False,
-            block_sizes=splash.BlockSizes(
-                block_q=self.blocks.query, block_kv=self.blocks.keys, block_kv_compute=self.blocks.compute
-            ),
-            save_residuals=residuals,
-            mask_value=splash.DEFAULT_MASK_VALUE,
-            attn_logits_soft_cap=None,
-            residual_checkpoint_name=None,
-            mask_function=_Below(int(valid)) if masked else None,
-            interpret=False,
-        )
-        return kernel(q, k, v, segments)
+        return out
 
 
-def _plain(q: jax.Array, k: jax.Array, v: jax.Array, valid: int | jax.Array) -> Partial:
+def splash_attention(
+    q: jax.Array, k: jax.Array, v: jax.Array, valid: int, blocks: Blocks, *, interpret: bool = False
+) -> jax.Array:
+    """Attends to the first `valid` keys with the splash kernel; `interpret` runs it on any backend, slowly."""
+    out: jax.Array = _splash(q.shape[1], k.shape[1], valid, blocks, residuals=False, interpret=interpret)(q, k, v)
+    return out
+
+
+def splash_partial(
+    q: jax.Array, k: jax.Array, v: jax.Array, valid: int | jax.Array, blocks: Blocks, *, interpret: bool = False
+) -> Partial:
+    """Does the same and returns the log-sum-exp too. A traced `valid` costs segment ids."""
+    queries, keys = q.shape[1], k.shape[1]
+    segments = None
+    if not isinstance(valid, int):
+        segments = splash.SegmentIds(q=jnp.zeros(queries, jnp.int32), kv=(jnp.arange(keys) >= valid).astype(jnp.int32))
+        valid = keys
+    kernel = _splash(queries, keys, valid, blocks, residuals=True, interpret=interpret)
+    out, (logsumexp,) = kernel(q, k, v, segments)
+    return out, logsumexp
+
+
+def _splash(queries: int, keys: int, valid: int, blocks: Blocks, *, residuals: bool, interpret: bool) -> Any:
+    # The mask's description is given to the kernel directly: working it out from a mask of 75600 x 75600 takes seconds,
+    # and every row is the same.
+    masked = valid < keys
+    info = splash_mask.MaskInfo(
+        data_next=None,
+        mask_next=None,
+        block_mask=None,
+        partial_mask_blocks=None,
+        q_sequence=np.zeros(queries, np.int32) if masked else None,
+    )
+    return splash.SplashAttentionKernel(
+        info,
+        None,
+        None,
+        is_mqa=False,
+        block_sizes=splash.BlockSizes(block_q=blocks.query, block_kv=blocks.keys, block_kv_compute=blocks.compute),
+        save_residuals=residuals,
+        mask_value=splash.DEFAULT_MASK_VALUE,
+        attn_logits_soft_cap=None,
+        residual_checkpoint_name=None,
+        mask_function=_Below(valid) if masked else None,
+        interpret=interpret,
+    )
+
+
+def plain(q: jax.Array, k: jax.Array, v: jax.Array, valid: int | jax.Array) -> Partial:
+    """Attends to the first `valid` keys with plain products."""
     logits = jnp.einsum("hqd,hkd->hqk", q, k, preferred_element_type=jnp.float32)
     if not isinstance(valid, int) or valid < k.shape[1]:
         logits = jnp.where(jnp.arange(k.shape[1]) < valid, logits, splash.DEFAULT_MASK_VALUE)

@@ -85,16 +85,24 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("blocks", ["8,8,8"])
 @pytest.mark.parametrize("case", CASES)
-def test_a_sharded_step_equals_the_unsharded_one(case: str, blocks: str) -> None:
+def test_a_sharded_step_equals_the_unsharded_one(case: str) -> None:
+    check(case, blocks="8,8,8", kernels=False)
+
+
+@pytest.mark.parametrize("case", ["cfg and ulysses", "ring over uneven shards"])
+def test_a_step_for_the_kernel_runs_without_one_where_there_is_no_tpu(case: str) -> None:
+    check(case, blocks="128,128,128", kernels=True)
+
+
+def check(case: str, *, blocks: str, kernels: bool) -> None:
     kind, videos, guidance, axes, weights = CASES[case]
     sizes = dict.fromkeys(("data", "cfg", "ring", "context", "ulysses", "tensor"), 1)
     sizes |= {name: int(size) for name, size in (part.split("=") for part in axes.split())}
     devices = np.array(jax.devices()[: np.prod(list(sizes.values()))]).reshape(tuple(sizes.values()))
     mesh = jax.sharding.Mesh(devices, tuple(sizes))
     step = sharded(
-        request_of(kind, videos, guidance), mesh, Blocks.parse(blocks), gathered_axes(weights) or (), kernels=False
+        request_of(kind, videos, guidance), mesh, Blocks.parse(blocks), gathered_axes(weights) or (), kernels=kernels
     )
     concrete = jax.tree.map(
         lambda value, leaf: jax.device_put(value, leaf.sharding), arguments(kind, videos, guidance), step.arguments
