@@ -53,7 +53,7 @@ class Workload(Protocol):
 
     @property
     def name(self) -> str:
-        """``model@shape``, for example ``wan2.1-t2v-14b@832x480x81``."""
+        """``model@shape+variant`` as `tuner.plans.workload` reads it, for example ``wan2.1-t2v-14b@832x480x81``."""
 
     @property
     def identity(self) -> Mapping[str, str]:
@@ -70,7 +70,10 @@ class Workload(Protocol):
         """Returns layouts that people deploy today, by name; ``A`` is the one that plans are compared with."""
 
     def tuned(self, layout: Layout, slice_: Slice) -> Sequence[Layout]:
-        """Returns variants of a layout worth trying when it is among the best, such as kernel blocks that fit."""
+        """Returns a layout with every choice of what is tuned (kernel blocks) that fits, the most promising first.
+
+        The layout enters the funnel as the first of them; an empty sequence leaves it as it is.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

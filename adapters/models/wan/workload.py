@@ -19,7 +19,6 @@ from adapters.models.wan.tokens import Blocks
 from tuner.errors import InvalidValue
 from tuner.layouts.layout import Layout
 from tuner.layouts.space import Space
-from tuner.ports import WorkloadSpec
 from tuner.rejections import Rejection, RejectReason, Stage
 from tuner.slices.slice import Slice
 
@@ -50,16 +49,10 @@ class WanWorkload:
 
     @property
     def name(self) -> str:
-        """``model@shape``."""
-        return f"{self.model}@{self.shape}"
-
-    @property
-    def spec(self) -> WorkloadSpec:
-        """How to build the same workload in another process."""
-        return WorkloadSpec(
-            model=self.model,
-            parameters={"shape": str(self.shape), "videos": self.videos, "guidance": self.guidance},
-        )
+        """``model@shape``, with what differs from one video under guidance after a ``+``."""
+        parts = [f"videos={self.videos}"] if self.videos != 1 else []
+        parts += [] if self.guidance else ["no-guidance"]
+        return f"{self.model}@{self.shape}" + (f"+{','.join(parts)}" if parts else "")
 
     @property
     def identity(self) -> Mapping[str, str]:
