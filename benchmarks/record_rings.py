@@ -2,8 +2,9 @@
 
     python benchmarks/record_rings.py [GENERATION ...]
 
-For v5e and v6e: every evenly strided rectangle that tiles the slice, with its members listed in a random order, and groups
-that are no rectangles. For v4, v5p and v7x: lines, planes, blocks and cubes, listed in several orders. Needs no TPU.
+For v5e and v6e: every evenly strided rectangle that tiles the slice, with its members listed in a random order, and
+groups that are no rectangles. For v4, v5p and v7x: lines, planes, blocks and cubes, listed in several orders. Needs no
+TPU.
 """
 
 import json

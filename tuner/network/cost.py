@@ -18,6 +18,7 @@ from tuner.errors import InvalidValue
 from tuner.network.fabric import Fabric, Floats, Ints, Order, fabric
 from tuner.network.loads import Loader, UnitLoads
 from tuner.network.patterns import Flow, Pattern
+from tuner.network.reach import SCHEDULE_LOSS, STEPS_OF_HOP
 from tuner.network.regimes import regime
 from tuner.program.program import Collective, CollectiveKind
 from tuner.slices.slice import Coords, Slice
@@ -139,19 +140,37 @@ class Network:
         with np.errstate(invalid="ignore"):
             return np.where(unit.loads > 0, unit.loads * self.seconds_per_byte, 0.0)
 
+    def worst(self, pattern: Pattern, unit: UnitLoads, busy: Floats) -> Floats:
+        """Returns the seconds per byte of operand that a pattern takes in each order [n, orders].
+
+        The busiest link decides. Where routing is limited, an exchange or permute without direct routes takes the
+        length of its store-and-forward schedule, and a ring without them does not compile, which is infinite.
+        """
+        worst: Floats = busy.max(axis=2)
+        if unit.direct.all():
+            return worst
+        if pattern.flow is Flow.RING:
+            relayed: Floats = np.full_like(worst, np.inf)
+        else:
+            parts = len(pattern.members[0]) if pattern.flow is Flow.EXCHANGE else 1
+            step = 1 / (parts * self.calibration.sustained_link_bytes_per_s)
+            relayed = np.maximum(STEPS_OF_HOP * unit.hops[:, None] * step, SCHEDULE_LOSS * worst)
+        return np.where(unit.direct[:, None], worst, relayed)
+
     def transfer(self, collective: Collective, unit: UnitLoads, worst: Floats, busy: Floats | None = None) -> Transfer:
         """Returns what a collective asks of the network.
 
         Args:
             collective: over links of the slice.
             unit: unit loads of its pattern.
-            worst: largest of its pattern's `busy` in each order [n, orders].
+            worst: what `worst` gave for its pattern [n, orders].
             busy: its pattern's `busy`, if the links are needed one by one.
         """
         run = regime(collective)
         hops, way = unit.hops[:, None], unit.way[:, None]
         first_s = self.calibration.launch_floor_s(collective.kind) + hops * self.calibration.hop_s
         fixed_s: Floats = np.where(hops > 0, first_s, 0.0)
+        fixed_s = np.where(np.isinf(worst).all(axis=1, keepdims=True), np.inf, fixed_s)
         steps_s: Floats = np.maximum(run.rounds * way - hops, 0) * self.calibration.hop_s
         return Transfer(
             fixed_s=fixed_s,
@@ -183,7 +202,7 @@ class Network:
         pattern = Pattern.of(collective)
         unit = self.unit_loads(pattern, np.asarray([devices]), self.orders(pattern))
         busy = self.busy(unit)
-        transfer = self.transfer(collective, unit, busy.max(axis=2))
+        transfer = self.transfer(collective, unit, self.worst(pattern, unit, busy))
         order, link = (int(i) for i in np.unravel_index(busy[0].argmax(), busy[0].shape))
         loads = regime(collective).operand_bytes * unit.loads[0, order]
         sends = bool(loads.any())

@@ -7,13 +7,14 @@ afterwards, unless routing it anew is less work than adding it up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tuner.network.fabric import Fabric, Floats, Ints, Order
 from tuner.network.patterns import Flow, Pattern
+from tuner.network.reach import is_limited, reachable
 from tuner.network.rings import Walk, may_have_own_order, ring_share, walks
 from tuner.network.sets import Columns, SetTable
 
@@ -38,11 +39,13 @@ class UnitLoads:
         loads: bytes on each link [n, orders, num_links].
         hops: longest distance of a transfer [n].
         way: hops once around a ring, or around one on each axis after the other [n]; `hops` where there is no ring.
+        direct: whether every transfer has a route; never False where routing is not limited [n].
     """
 
     loads: Floats
     hops: Ints
     way: Ints
+    direct: NDArray[np.bool_]
 
 
 class Loader:
@@ -75,7 +78,9 @@ class Loader:
             case Flow.RING:
                 if self._worth_remembering(2 * size) or self._may_go_by_axis(size):
                     return self._remembered(Flow.RING, devices, orders)
-                return self._around(self._in_ring_order(devices), orders)
+                rings, own = self._in_ring_order(devices)
+                around = self._around(rings, orders)
+                return replace(around, direct=around.direct & (own | self._may_list(size)))
 
     def _worth_remembering(self, pairs: int) -> bool:
         return self.fabric.num_links <= WORK_OF_PAIR * pairs
@@ -93,54 +98,62 @@ class Loader:
             self._loads[key] = SetTable(
                 self._names, lambda groups: compute(groups, orders), max(1, REMEMBERED_FLOATS // width)
             )
-        rows, (set_loads, set_hops, set_way, set_known) = self._loads[key].look_up(devices)
+        rows, (set_loads, set_hops, set_way, set_direct, set_known) = self._loads[key].look_up(devices)
         loads = set_loads[rows[:, 0]]
         for group in range(1, rows.shape[1]):
             loads += set_loads[rows[:, group]]
         hops, way = set_hops[rows].max(axis=1), set_way[rows].max(axis=1)
+        direct = set_direct[rows].all(axis=1)
         listed = ~set_known[rows].all(axis=1)
         if listed.any():
             around = self._around(devices[listed], orders)
             loads[listed], hops[listed], way[listed] = around.loads, around.hops, around.way
-        return UnitLoads(loads=loads, hops=hops, way=way)
+            direct[listed] = around.direct & self._may_list(size)
+        return UnitLoads(loads=loads, hops=hops, way=way, direct=direct)
 
-    def _in_ring_order(self, devices: Ints) -> Ints:
-        """Returns the devices of each group in the order of the compiler's ring [n, groups, size]."""
+    def _may_list(self, size: int) -> bool:
+        """Returns whether the compiler takes groups in their listed order where it has none of its own."""
+        return size <= 2 or not is_limited(self.fabric.slice_)
+
+    def _in_ring_order(self, devices: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+        """Returns the devices in the order of the ring [n, groups, size], and whether it is the compiler's own [n]."""
         size = devices.shape[-1]
         if size not in self._rings:
             self._rings[size] = SetTable(self._names, self._ring_of, REMEMBERED_RINGS)
         rows, (rings, known) = self._rings[size].look_up(devices)
         own = known[rows].all(axis=1)
-        return np.where(own[:, None, None], rings[rows], devices)
+        return np.where(own[:, None, None], rings[rows], devices), own
 
     def _around(self, rings: Ints, orders: tuple[Order, ...]) -> UnitLoads:
         after = np.roll(rings, -1, axis=-1)
         ends = (np.stack([rings, after], axis=-1), np.stack([after, rings], axis=-1))
         sent = self._sent(*ends, ring_share(rings.shape[-1]), orders)
-        return UnitLoads(loads=sent.loads, hops=sent.hops, way=(rings.shape[-1] - 1) * sent.hops)
+        return replace(sent, way=(rings.shape[-1] - 1) * sent.hops)
 
     def _sent(self, source: Ints, target: Ints, share: float, orders: tuple[Order, ...]) -> UnitLoads:
         """Routes pairs [n, ...] that send `share` each."""
         count = len(source)
         source, target = source.reshape(count, -1), target.reshape(count, -1)
         loads = np.empty((count, len(orders), self.fabric.num_links))
-        hops = np.empty(count, np.int64)
+        hops, direct = np.empty(count, np.int64), np.ones(count, bool)
         for at in _chunks(count, source.shape[1]):
             np.multiply(self.fabric.loads(source[at], target[at], orders), share, out=loads[at])
             hops[at] = self.fabric.distance(source[at], target[at]).max(axis=1)
-        return UnitLoads(loads=loads, hops=hops, way=hops)
+            if is_limited(self.fabric.slice_):
+                direct[at] = reachable(self.fabric.slice_)[source[at], target[at]].all(axis=1)
+        return UnitLoads(loads=loads, hops=hops, way=hops, direct=direct)
 
     def _exchanges(self, groups: Ints, orders: tuple[Order, ...]) -> Columns:
         """Every pair exchanges its share of the operand directly, by remote DMA."""
         source, target = _every_pair(groups.shape[1])
         sent = self._sent(groups[:, source], groups[:, target], 1 / groups.shape[1], orders)
-        return sent.loads, sent.hops, sent.way, np.ones(len(groups), bool)
+        return sent.loads, sent.hops, sent.way, sent.direct, np.ones(len(groups), bool)
 
     def _walked(self, groups: Ints, orders: tuple[Order, ...]) -> Columns:
         """The compiler's own walks; groups without one are marked as not known."""
         loads = np.zeros((len(groups), len(orders), self.fabric.num_links))
         hops, way = np.zeros(len(groups), np.int64), np.zeros(len(groups), np.int64)
-        known = np.zeros(len(groups), bool)
+        known, direct = np.zeros(len(groups), bool), np.ones(len(groups), bool)
         alike: dict[tuple[float, ...], list[tuple[int, tuple[Walk, ...]]]] = {}
         for row in np.flatnonzero(may_have_own_order(self.fabric.slice_, groups)).tolist():
             found = walks(self.fabric.slice_, groups[row].tolist())
@@ -156,7 +169,8 @@ class Loader:
                 loads[rows] += around.loads * (walk.share / ring_share(rings.shape[-1]))
                 hops[rows] = np.maximum(hops[rows], around.hops)
                 way[rows] += around.way  # a little too far where only one colour starts with both cores
-        return loads, hops, way, known
+                direct[rows] &= around.direct
+        return loads, hops, way, direct, known
 
     def _ring_of(self, groups: Ints) -> Columns:
         """The compiler's own rings; groups without one stay as they are and are marked as not known."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tuner.calibration.calibration import Calibration
 from tuner.errors import InvalidValue
@@ -21,6 +22,7 @@ from tuner.network.loads import UnitLoads
 from tuner.network.patterns import Flow, Pattern
 from tuner.placements.placement import Placement
 from tuner.program.program import Collective, CollectiveKind, Compute, ComputeKind, Program
+from tuner.rejections import Rejection, RejectReason, Stage
 from tuner.slices.slice import Slice
 from tuner.timeline.axes import spanned_axes
 from tuner.timeline.compute import compute_seconds, is_guessed
@@ -96,6 +98,30 @@ class Ranker:
         """Distinct patterns that the program's collectives make, in order of appearance."""
         return tuple(dict.fromkeys(op.pattern for op in self._distinct if op.pattern is not None))
 
+    def direct(self, placements: Ints) -> NDArray[np.bool_]:
+        """Returns for each placement which of `patterns` have direct routes throughout [n, patterns].
+
+        All of them have, but on v5e slices of more than 16 chips. There a ring without them does not compile, and a
+        compiled program fits the placements that give its exchanges and permutes the same answers.
+        """
+        columns = [self.network.unit_loads(p, placements, self._orders(p)[0]).direct for p in self.patterns]
+        return np.stack(columns, axis=1) if columns else np.ones((len(placements), 0), bool)
+
+    def verdict(self, placement: Placement) -> Rejection | None:
+        """Returns why the compiler will refuse the program under a placement, or None."""
+        for pattern, direct in zip(self.patterns, self.direct(np.asarray([placement.devices]))[0], strict=True):
+            if pattern.flow is Flow.RING and not direct:
+                op = next(op.collective for op in self._distinct if op.pattern == pattern)
+                axes = "+".join(spanned_axes(op, self.layout)) or "-"
+                return Rejection(
+                    stage=Stage.PLACE,
+                    reason=RejectReason.ROUTING,
+                    detail=f"{op.kind} over {axes} in groups of {op.group_size} is on chips without routes between "
+                    f"them on {self.slice_.name}; evenly strided rectangles with hops of 1, 2, 4 or 8 are legal",
+                    numbers={"group_size": op.group_size},
+                )
+        return None
+
     def step_s(self, placements: Ints) -> Floats:
         """Returns the step time under each placement [n].
 
@@ -116,8 +142,9 @@ class Ranker:
             total = Clock(transfers=transfers).run(self._schedule, shape)
         else:
             total = np.full(shape, self._compute_s)
-            for transfer, times in zip(transfers, self._counts, strict=True):
-                total += times * transfer.alone_s
+            for transfer, times in zip(transfers, self._counts.tolist(), strict=True):
+                if times:
+                    total += times * transfer.alone_s
         return np.asarray(total.max(axis=1))
 
     def _transfers(self, placements: Ints) -> list[Transfer]:
@@ -126,7 +153,7 @@ class Ranker:
             orders, spread = self._orders(pattern)
             unit = self.network.unit_loads(pattern, placements, orders)
             links = self.network.busy(unit)
-            worst = links.max(axis=2)[:, spread]
+            worst = self.network.worst(pattern, unit, links)[:, spread]
             busy[pattern] = (unit, worst, links if self._overlaps else None)
         return [self._transfer(op, busy, len(placements)) for op in self._distinct]
 

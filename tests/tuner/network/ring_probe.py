@@ -89,13 +89,20 @@ def logged(run):
 
 
 def rings(log, executable, size):
-    """The walks as positions in the flattened groups: from the executable, or the log where that holds route numbers."""
-    if "use_routing_table_indices:1" not in log:
-        return walked(table(executable.serialize(), size))
+    """The walks as positions in the flattened groups.
+
+    Where the compiler chose the order, the log has it in physical chips (or numbers of routes to them); where it took
+    the listed one, only the executable has it.
+    """
     entries = [tuple(map(int, found)) for found in ENTRY.findall(log.split("eplica info table")[-1])]
-    routes = {int(chip): {int(k): int(v) for k, v in ROUTE.findall(text)} for chip, text in ROUTES.findall(log)}
+    if not entries or "Failed to construct rectangular" in log:
+        return walked(table(executable.serialize(), size))
+    routes = {}
+    if "use_routing_table_indices:1" in log:
+        routes = {int(chip): {int(k): int(v) for k, v in ROUTE.findall(text)} for chip, text in ROUTES.findall(log)}
     position = {physical: logical for physical, logical, _ in entries}
-    return walked({logical: position[routes[physical][cw]] for physical, logical, cw in entries})
+    after = {physical: routes.get(physical, {}).get(cw, cw) for physical, _, cw in entries}
+    return walked({position[physical]: position[target] for physical, target in after.items()})
 
 
 def table(blob, size):
@@ -103,7 +110,12 @@ def table(blob, size):
     for start in range(min(len(blob) - 16 * size, 4096)):
         rows = np.frombuffer(blob, np.int32, 4 * size, start).reshape(size, 4)
         after, before = rows[:, 1], rows[:, 2]
-        if rows.min() >= 0 and rows.max() < size and (before[after] == np.arange(size)).all() and (after != np.arange(size)).all():
+        if (
+            rows.min() >= 0
+            and rows.max() < size
+            and (before[after] == np.arange(size)).all()
+            and (after != np.arange(size)).all()
+        ):
             return dict(enumerate(after.tolist()))
     return {}
 
