@@ -171,22 +171,26 @@ class Search:
 
     def _compile_all(self) -> None:
         jobs: deque[_Job] = deque()
-        with ThreadPoolExecutor(max_workers=self._jobs) as pool:
-            try:
-                while True:
-                    while len(jobs) < self._jobs and (trial := self._choose(len(jobs))) is not None:
-                        future = pool.submit(self._compiler.compile, trial.candidate)
-                        jobs.append(_Job(trial=trial, started=self._clock(), future=future))
-                    if not jobs:
-                        return
-                    # Results are taken in the order of their start, so that a run can be repeated.
-                    outcome, cached = jobs[0].future.result()
-                    self._finish(jobs.popleft(), outcome, cached=cached)
-            except KeyboardInterrupt:
-                for job in jobs:
-                    job.future.cancel()
+        pool = ThreadPoolExecutor(max_workers=self._jobs)
+        try:
+            while True:
+                while len(jobs) < self._jobs and (trial := self._choose(len(jobs))) is not None:
+                    future = pool.submit(self._compiler.compile, trial.candidate)
+                    jobs.append(_Job(trial=trial, started=self._clock(), future=future))
+                if not jobs:
+                    break
+                # Results are taken in the order of their start, so that a run can be repeated.
+                outcome, cached = jobs[0].future.result()
+                self._finish(jobs[0], outcome, cached=cached)
+                jobs.popleft()
+        except BaseException:
+            # A compile that runs is not waited for: whoever owns the compiler ends it.
+            pool.shutdown(wait=False, cancel_futures=True)
+            for job in jobs:
+                if self._ledger.is_open(job.trial.number):
                     self._ledger.end(replace(job.trial, state=TrialState.INTERRUPTED))
-                raise
+            raise
+        pool.shutdown()
 
     def _choose(self, compiling: int) -> Trial | None:
         """Starts and returns the next trial to compile; None if there is none, with the reason in `_stopped`."""

@@ -110,6 +110,10 @@ class Ledger:
             self._optuna.tell(open_trial, state=_optuna_state(ended))
         return ended
 
+    def is_open(self, number: int) -> bool:
+        """Returns whether a trial of this run has not ended."""
+        return number in self._open
+
     def discard(self, number: int, *, value_s: float | None = None) -> None:
         """Ends an Optuna trial that our tables do not keep: an illegal layout, or one that was tried before.
 
