@@ -98,7 +98,7 @@ def question(slice_, groups, op="all-reduce", kib=4096):
         "topology": f"{generation.topology_prefix}:{'x'.join(map(str, slice_.shape))}",
         "config": generation.chip_config,
         "wrap": [*map(int, slice_.wrap), 0][:3] if any(slice_.wrap) else None,
-        "groups": [[[*slice_.coords(d), 0][:3] + [slice_.core(d)] for d in group] for group in groups],
+        "groups": [[[*[*slice_.coords(d), 0][:3], slice_.core(d)] for d in group] for group in groups],
         "op": op,
         "kib": kib,
     }

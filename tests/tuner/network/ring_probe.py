@@ -24,7 +24,7 @@ os.environ.update(
     ALLOW_MULTIPLE_LIBTPU_LOAD="1",
     TPU_STDERR_LOG_LEVEL="0",
     TPU_MIN_LOG_LEVEL="0",
-    TPU_VMODULE=",".join(f"{module}=5" for module in MODULES),
+    TPU_VMODULE=",".join(f"{module}=5" for module in MODULES) + ",net_router_emitter=9",
 )
 
 import jax  # noqa: E402
@@ -157,7 +157,13 @@ def answer(case):
     found = algorithm(text, log)
     size = sum(map(len, case["groups"]))
     walks = rings(log, compiled.runtime_executable(), size) if case["op"] == "all-reduce" else []
-    return {"rings": walks, "synchronous": "-start" not in text, **found}
+    steps = re.findall(r"Schedule created :: iterations:(\d+)", log)
+    return {
+        "rings": walks,
+        "synchronous": "-start" not in text,
+        "schedule_steps": int(steps[-1]) if steps else 0,
+        **found,
+    }
 
 
 if __name__ == "__main__":

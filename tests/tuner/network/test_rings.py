@@ -69,7 +69,7 @@ def test_a_sample_is_still_what_the_compiler_builds():
                 "topology": f"{facts.topology_prefix}:{'x'.join(map(str, slice_.shape))}",
                 "config": facts.chip_config,
                 "wrap": [*case["wrap"], 0][:3] if any(case["wrap"]) else None,
-                "groups": [[[*slice_.coords(d), 0][:3] + [slice_.core(d)] for d in group] for group in case["groups"]],
+                "groups": [[[*[*slice_.coords(d), 0][:3], slice_.core(d)] for d in group] for group in case["groups"]],
                 "op": "all-reduce",
                 "kib": 4096,
             }
