@@ -149,12 +149,16 @@ def self_attention(q: jax.Array, k: jax.Array, v: jax.Array, tokens: Tokens, *, 
     if rings == 1:
         out = attend(q, k, v, valid=tokens.per_ring)
     else:
-        position = axes.index(RING)
-        partial = attend.partial(q, k, v, valid=tokens.valid(position))
+
+        def attend_to(k: jax.Array, v: jax.Array, shard: jax.Array) -> Partial:
+            return attend.partial(q, k, v, valid=tokens.valid(shard))
+
+        meet, merge = jax.jit(attend_to), jax.jit(_merge)  # traced once for all steps of the ring
+        position = jnp.asarray(axes.index(RING))
+        partial = meet(k, v, position)
         for step in range(1, rings):
             k, v = (axes.shift(x, RING) for x in (k, v))
-            valid = tokens.valid((position - step) % rings)
-            partial = _merge(partial, attend.partial(q, k, v, valid=valid))
+            partial = merge(partial, meet(k, v, (position - step) % rings))
         out = partial[0]
     return heads_for_tokens(out, axes)
 
