@@ -22,13 +22,13 @@ from sqlalchemy import URL, Connection, func, select
 
 from storage import revision as revisions
 from storage.engines import lock_number, make_engine, translated, writing
-from storage.schema import Base
+from storage.partial import METADATA
 from storage.urls import is_sqlite, parse, shown, sqlite_path
 from tuner.errors import StoreError
 
 # How Alembic must look at a database that it shares; `alembic/env.py` uses the same.
 OPTIONS: dict[str, Any] = {
-    "target_metadata": Base.metadata,
+    "target_metadata": METADATA,
     "version_table": revisions.VERSION_TABLE,
     "include_name": lambda name, kind, parents: kind != "table" or is_ours(name),
     "include_object": lambda item, name, kind, reflected, compare_to: kind != "table" or is_ours(name),
@@ -95,7 +95,7 @@ def check(url: str) -> list[str]:
             return [str(error)]
         with translated(parsed), engine.connect() as connection:
             context = MigrationContext.configure(connection, opts=OPTIONS)
-            differences = compare_metadata(context, Base.metadata)
+            differences = compare_metadata(context, METADATA)
     finally:
         engine.dispose()
     return [f"{shown(parsed)} differs from the models: {difference}" for difference in differences]

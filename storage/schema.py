@@ -20,7 +20,6 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
-    text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -28,6 +27,9 @@ from storage.types import Metric, UtcDateTime
 from tuner.plans.plan import Evidence, PlanState
 from tuner.rejections import RejectReason, Stage
 from tuner.stores import TrialState
+
+PLAN_KEY = ("workload_digest", "slice_name", "wrap", "toolchain_digest", "constraints_digest")
+"""Columns of `PlanRow` that say what a plan is for."""
 
 Digest = String(64)
 Json = JSON(none_as_null=True)
@@ -218,11 +220,8 @@ class PlanRow(Base):
     note: Mapped[str]
     document: Mapped[dict[str, Any]]
 
-    _KEY = ("workload_digest", "slice_name", "wrap", "toolchain_digest", "constraints_digest")
-    _ACTIVE = text(f"state = '{PlanState.ACTIVE.value}'")
     __table_args__ = (
-        UniqueConstraint(*_KEY, "version", name="uq_mw_plans_version"),
-        # The database's own guarantee that exactly one version serves a key.
-        Index("uq_mw_plans_active", *_KEY, unique=True, sqlite_where=_ACTIVE, postgresql_where=_ACTIVE),
+        UniqueConstraint(*PLAN_KEY, "version", name="uq_mw_plans_version"),
+        # One more, which keeps all but one active version of a key out, is in `storage.partial`.
         Index("ix_mw_plans_lookup", "model", "slice_name", "variant", "shape", "state"),
     )

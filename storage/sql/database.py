@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from storage.documents import clean, floats, strict
 from storage.engines import translated, writing
 from storage.schema import Base, Rejected
 from tuner.rejections import Rejection
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql, sqlite
 
 Clock = Callable[[], datetime]
 
@@ -62,8 +64,13 @@ class Database:
         session.execute(statement.on_conflict_do_update(index_elements=keys, set_=changes), list(rows))
 
     def _insert(self, table: type[Base]) -> postgresql.Insert | sqlite.Insert:
+        # A dialect takes its time to import; only the one in use is.
         if self.engine.dialect.name == "postgresql":
+            from sqlalchemy.dialects import postgresql
+
             return postgresql.insert(table)
+        from sqlalchemy.dialects import sqlite
+
         return sqlite.insert(table)
 
 

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, inspect
 import storage
 from storage import migrations, revision
 from storage.engines import make_engine, writing
-from storage.schema import Base
+from storage.partial import METADATA
 from storage.urls import parse
 from tests.storage.contracts import query
 from tests.storage.processes import ROOT
@@ -26,7 +26,7 @@ from tuner.errors import StoreError
 from tuner.plans.lookup import Rung
 
 SCHEMAS = ROOT / "tests" / "assets" / "schema"
-OURS = {*Base.metadata.tables, revision.VERSION_TABLE}
+OURS = {*METADATA.tables, revision.VERSION_TABLE}
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def test_the_listed_revisions_are_the_migrations() -> None:
 
 
 def test_every_constraint_has_a_name() -> None:
-    for table in Base.metadata.tables.values():
+    for table in METADATA.tables.values():
         for constraint in table.constraints:
             assert constraint.name, f"{table.name}: {constraint!r}"
         for index in table.indexes:

@@ -1,0 +1,26 @@
+"""The index that is the database's own guarantee of exactly one active plan for a key.
+
+It is apart from its table because naming the options of a dialect loads that dialect, and those of PostgreSQL are a
+third of what a lookup in an SQLite file would spend on imports. Stores do not need the object; migrations do.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Index, text
+
+from storage.schema import PLAN_KEY, Base
+from tuner.plans.plan import PlanState
+
+_ACTIVE = text(f"state = '{PlanState.ACTIVE.value}'")
+_PLANS = Base.metadata.tables["mw_plans"]
+
+Index(
+    "uq_mw_plans_active",
+    *(_PLANS.c[name] for name in PLAN_KEY),
+    unique=True,
+    sqlite_where=_ACTIVE,
+    postgresql_where=_ACTIVE,
+)
+
+METADATA = Base.metadata
+"""All of our schema, this index included."""
