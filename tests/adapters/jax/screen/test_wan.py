@@ -35,7 +35,7 @@ LAYOUTS = {
     "guidance and ulysses": ({"cfg": 2, "ulysses": 4}, "replicated"),
     "ring": ({"ring": 8}, "ring"),
     "guidance and gathered keys": ({"cfg": 2, "context": 4}, "cfg"),
-    "gathered keys, ulysses and tensor": ({"context": 2, "ulysses": 2, "tensor": 2}, "context+ulysses"),
+    "gathered keys, ulysses and tensor": ({"context": 2, "ulysses": 2, "tensor": 2}, "ulysses"),
     "gathered keys and tensor": ({"context": 4, "tensor": 2}, "context"),
     "guidance, ring and ulysses": ({"cfg": 2, "ring": 2, "ulysses": 2}, "all"),
     "guidance and tensor": ({"cfg": 2, "tensor": 4}, "cfg"),
