@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, select
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
 from storage.urls import is_sqlite, shown, sqlite_path
@@ -29,11 +30,10 @@ BUSY_S = 30.0
 _WRITES = "meshwright_writes"
 
 
-def connect_sqlite(path: Path, *, create: bool = False, foreign_keys: bool = True) -> sqlite3.Connection:
-    """Connects to an SQLite file. Unless `create` is given, a file that is missing is an error and stays missing."""
-    mode = "rwc" if create else "rw"
+def connect_sqlite(path: Path, *, foreign_keys: bool = True) -> sqlite3.Connection:
+    """Connects to an SQLite file. A file that is missing is an error and stays missing."""
     connection = sqlite3.connect(
-        f"file:{quote(str(path))}?mode={mode}",
+        f"file:{quote(str(path))}?mode=rw",
         uri=True,
         timeout=BUSY_S,
         check_same_thread=False,
@@ -44,19 +44,16 @@ def connect_sqlite(path: Path, *, create: bool = False, foreign_keys: bool = Tru
     try:
         connection.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
         connection.execute("PRAGMA synchronous = NORMAL")
-        if create:
-            # The mode is kept in the file, so only its maker sets it: changing it needs the file for itself.
-            connection.execute("PRAGMA journal_mode = WAL")
     except sqlite3.Error:
         connection.close()
         raise
     return connection
 
 
-def make_engine(url: URL, *, create: bool = False, foreign_keys: bool = True) -> Engine:
+def make_engine(url: URL, *, foreign_keys: bool = True) -> Engine:
     """Returns an engine for a parsed URL. Transactions of `writing(engine)` take SQLite's write lock as they begin."""
     if is_sqlite(url):
-        creator = partial(connect_sqlite, sqlite_path(url), create=create, foreign_keys=foreign_keys)
+        creator = partial(connect_sqlite, sqlite_path(url), foreign_keys=foreign_keys)
         engine = create_engine(url, creator=creator, json_serializer=canonical_json)
         event.listen(engine, "begin", _begin)
         return engine
@@ -105,6 +102,8 @@ def translated(url: URL) -> Iterator[None]:
         yield
     except DBAPIError as error:
         raise StoreError(_explained(error, url)) from error
+    except PoolTimeout as error:
+        raise StoreError(f"too many threads use {shown(url)} at once: {error}") from error
 
 
 def _explained(error: DBAPIError, url: URL) -> str:

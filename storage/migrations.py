@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import importlib.util
 import os
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import URL, Connection, func, select
 
 from storage import revision as revisions
-from storage.engines import lock_number, make_engine, translated, writing
+from storage.engines import connect_sqlite, lock_number, make_engine, translated, writing
 from storage.partial import METADATA
 from storage.urls import is_sqlite, parse, shown, sqlite_path
 from tuner.errors import StoreError
@@ -51,6 +52,8 @@ def init(url: str) -> None:
     if is_sqlite(parsed):
         _make_file(sqlite_path(parsed))
     with _alone(parsed):
+        if is_sqlite(parsed):
+            _write_ahead(sqlite_path(parsed))
         _migrate(parsed, lambda config: command.upgrade(config, "head"))
         if importlib.util.find_spec("optuna") is not None:
             from storage.beside import make_optuna_tables
@@ -125,19 +128,24 @@ def _existing(url: str) -> URL:
 
 
 def _make_file(path: Path) -> None:
-    """Makes an SQLite file in write-ahead-log mode, and the directories above it."""
+    """Makes an SQLite file, which is empty as long as it has no tables, and the directories above it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
     except OSError as error:
-        raise StoreError(f"cannot make {path.parent}: {error.strerror}") from error
-    url = parse(f"sqlite:///{path}")
-    with _alone(url):
-        engine = make_engine(url, create=True)
+        raise StoreError(f"cannot make {path}: {error}") from error
+
+
+def _write_ahead(path: Path) -> None:
+    """Sets write-ahead-log mode, which the file keeps; done only here, as it takes a moment without other users."""
+    try:
+        connection = connect_sqlite(path)
         try:
-            with translated(url), engine.connect():
-                pass
+            connection.execute("PRAGMA journal_mode = WAL")
         finally:
-            engine.dispose()
+            connection.close()
+    except sqlite3.Error as error:
+        raise StoreError(f"cannot prepare {path}: {error}") from error
 
 
 def _migrate(url: URL, step: Any) -> None:
@@ -164,7 +172,10 @@ def _alone(url: URL) -> Iterator[None]:
     lock on PostgreSQL; on SQLite a lock on the file's directory, which needs no file that stays behind.
     """
     if is_sqlite(url):
-        directory = os.open(sqlite_path(url).parent, os.O_RDONLY)
+        try:
+            directory = os.open(sqlite_path(url).parent, os.O_RDONLY)
+        except OSError as error:
+            raise StoreError(f"cannot lock {sqlite_path(url).parent}: {error}") from error
         try:
             fcntl.flock(directory, fcntl.LOCK_EX)
             yield

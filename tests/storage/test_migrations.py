@@ -31,7 +31,7 @@ OURS = {*METADATA.tables, revision.VERSION_TABLE}
 
 @contextmanager
 def connection(url: str) -> Iterator[Connection]:
-    engine = make_engine(parse(url), create=True, foreign_keys=False)
+    engine = make_engine(parse(url), foreign_keys=False)
     try:
         with writing(engine).begin() as connection:
             yield connection
@@ -145,6 +145,7 @@ def test_others_in_the_same_database_are_left_alone(empty_url: str) -> None:
 
 def test_others_that_come_first_are_left_alone(empty_url: str, tmp_path: Path) -> None:
     (tmp_path / "new").mkdir(exist_ok=True)
+    (tmp_path / "new" / "meshwright.db").touch()
     run(
         empty_url,
         "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)",

@@ -49,8 +49,13 @@ def test_create_makes_the_file_its_directories_and_the_tables_once(empty_url: st
 
 def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match="file"):
+    with pytest.raises(StoreError, match=r"cannot make .*Not a directory|cannot make .*File exists"):
         storage.open_store(f"sqlite:///{tmp_path / 'file' / 'x.db'}", create=True)
+
+
+def test_a_directory_is_no_database(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=f"{tmp_path}: unable to open database file"):
+        storage.open_store(f"sqlite:///{tmp_path}", create=True)
 
 
 def test_a_database_of_others_says_what_to_run(tmp_path: Path) -> None:
