@@ -46,7 +46,7 @@ def call(
 
 
 def test_the_generations_that_the_search_needs_are_tabled() -> None:
-    assert {("v5e", 128), ("v6e", 128)} <= set(TABLED)
+    assert {(generation, 128) for generation in ("v5e", "v5p", "v6e", "v7x")} <= set(TABLED)
 
 
 @given(tabled=st.sampled_from(TABLED), q_len=LENGTHS, kv_len=LENGTHS, blocks=BLOCKS, heads=st.integers(1, 41))
@@ -136,8 +136,6 @@ def test_blocks_that_are_not_known_yet_are_the_fastest() -> None:
 
 
 def test_two_fused_cores_share_heads() -> None:
-    if ("v5p", 128) not in TABLED:
-        pytest.skip("no table for v5p")
     times = {heads: attention_seconds(call(8192, 8192, (512, 1024, 512), heads=heads), "v5p") for heads in (3, 4, 5)}
     assert times[3] == pytest.approx(times[4])
     assert times[5] == pytest.approx(times[4] * 1.5, rel=0.02)
@@ -247,7 +245,7 @@ def test_the_compiler_still_says_so(generation: str, blocks: tuple[int, int, int
         cycles = derived.cycles
         assert rows[here][3:] == [cycles.step, cycles.start, cycles.finish, derived.vmem_bytes]
     newest = rows[tables[0]["toolchain"]]
-    assert derived.cycles.step == pytest.approx(newest[3], rel=0.06)
+    assert derived.cycles.step == pytest.approx(newest[3], rel=0.03)
 
 
 @pytest.mark.compiler
