@@ -245,7 +245,7 @@ def test_the_compiler_still_says_so(generation: str, blocks: tuple[int, int, int
         cycles = derived.cycles
         assert rows[here][3:] == [cycles.step, cycles.start, cycles.finish, derived.vmem_bytes]
     newest = rows[tables[0]["toolchain"]]
-    assert derived.cycles.step == pytest.approx(newest[3], rel=0.03)
+    assert derived.cycles.step == pytest.approx(newest[3], rel=0.06)
 
 
 @pytest.mark.compiler
