@@ -86,7 +86,10 @@ class Loader:
         return self.fabric.num_links <= WORK_OF_PAIR * pairs
 
     def _may_go_by_axis(self, size: int) -> bool:
-        return size == self.fabric.slice_.num_devices or len(self.fabric.slice_.shape) == 3
+        """Returns whether a group of that size may be the whole slice or one whole plane of it."""
+        slice_ = self.fabric.slice_
+        planes = [slice_.num_chips // extent for extent in slice_.shape] if len(slice_.shape) == 3 else []
+        return size in {chips * cores for chips in (*planes, slice_.num_chips) for cores in (1, slice_.cores)}
 
     def _remembered(self, flow: Flow, devices: Ints, orders: tuple[Order, ...]) -> UnitLoads:
         """Adds up the loads of sets; where one group of a ring has no order of its own, all are taken as listed."""

@@ -18,7 +18,7 @@ from tuner.placements.canonical import Canon
 from tuner.placements.default import jax_default, row_major
 from tuner.placements.families import Structure, structures
 from tuner.placements.placement import Placement
-from tuner.placements.refine import refine
+from tuner.placements.refine import FEW_DEVICES, every_placement, refine
 from tuner.program.program import Program
 from tuner.slices.slice import Slice
 from tuner.slices.symmetry import symmetries
@@ -83,6 +83,9 @@ def rank(
 ) -> RankedPlacements:
     """Ranks every structured placement, then improves the best ones by exchanging devices. Repeatable.
 
+    On slices of at most eight devices every bijection is looked at. Where v5e slices of more than 16 chips have no
+    route, the step takes infinitely long; `Ranker.verdict` says why.
+
     Args:
         program: for as many devices as the slice has, else InvalidValue.
         slice_: the slice.
@@ -90,7 +93,7 @@ def rank(
         calibration: constants of the slice's generation.
         degraded: links that run slower than the others; placements avoid them.
         keep: how many placements to return.
-        starts: how many of the best to improve; 0 leaves improving out.
+        starts: how many of the best to improve; 0 looks at structured placements only.
         jax: version whose default order is compared with.
     """
     return rank_with(Ranker(program, slice_, layout, calibration, degraded), keep=keep, starts=starts, jax=jax)
@@ -118,6 +121,13 @@ def rank_with(ranker: Ranker, *, keep: int = 8, starts: int = 4, jax: tuple[int,
             text = f"{entry.description}; {result.swaps} exchange{'s' if result.swaps > 1 else ''} of devices"
             complexity = (entry.complexity[0] + 10 * result.swaps, *entry.complexity[1:])
             improved.append(_Entry(result.devices, result.step_s, complexity, text))
+    if starts and slice_.num_devices <= FEW_DEVICES:
+        everything = every_placement(slice_, symmetric=symmetric)
+        times = ranker.step_s(everything)
+        scored += len(times)
+        first = int(times.argmin())
+        text = "in order " + " ".join(_place(slice_, device) for device in everything[first].tolist())
+        improved.append(_Entry(everything[first], float(times[first]), (99, 9, 9), text))
     best = _distinct(canon, sorted([*entries[: 4 * keep], *named, *improved], key=_order), keep)
     default, plain = named
     return RankedPlacements(
@@ -128,6 +138,11 @@ def rank_with(ranker: Ranker, *, keep: int = 8, starts: int = 4, jax: tuple[int,
         count=count,
         scored=scored,
     )
+
+
+def _place(slice_: Slice, device: int) -> str:
+    core = f"/{slice_.core(device)}" if slice_.cores > 1 else ""
+    return ",".join(map(str, slice_.coords(device))) + core
 
 
 def _order(entry: _Entry) -> tuple[float, tuple[int, int, int], int, str]:

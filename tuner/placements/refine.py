@@ -1,13 +1,16 @@
-"""Improves a placement by exchanging pairs of devices, steepest descent."""
+"""Placements beyond the structured ones: exchanges of pairs of devices, and every bijection where there are few."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
 
 from tuner.network.fabric import Floats, Ints
+from tuner.slices.slice import Slice
+from tuner.slices.symmetry import symmetries
 
 Score = Callable[[Ints], Floats]
 """Step times [n] of placements [n, devices]."""
@@ -63,3 +66,21 @@ def refine(score: Score, devices: Ints, *, neighbours: int = 4096, rounds: int =
         current, best = trials[index], float(times[index])
         swaps += 1
     return Refined(devices=current, step_s=best, swaps=swaps, scored=scored)
+
+
+FEW_DEVICES = 8
+"""Up to so many devices all bijections are looked at: at most 8! of them."""
+
+
+def every_placement(slice_: Slice, *, symmetric: bool = True) -> Ints:
+    """Returns all bijections [n, devices] of a slice of at most `FEW_DEVICES`, most symmetric ones left out.
+
+    Args:
+        slice_: the slice.
+        symmetric: False where links differ, so that images under the slice's symmetries are not the same.
+    """
+    count = slice_.num_devices
+    moves = symmetries(slice_) if symmetric else np.arange(count)[None]
+    first = sorted({int(moves[:, device].min()) for device in range(count)})
+    rows = [(start, *rest) for start in first for rest in permutations([d for d in range(count) if d != start])]
+    return np.array(rows, np.int64)

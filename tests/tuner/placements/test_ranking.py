@@ -1,14 +1,17 @@
 """Which placement wins: cases with known answers."""
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 
 from tuner.calibration.calibration import Calibration, calibration
 from tuner.layouts.layout import Layout
 from tuner.network.cost import Degraded
-from tuner.placements.ranking import rank
+from tuner.placements.ranking import rank, rank_with
 from tuner.program.program import Collective, CollectiveKind, Program
 from tuner.slices.slice import Slice
+from tuner.timeline.ranker import Ranker
 
 S = 1 << 24
 EXACT = Calibration(generation="v5e", link_bytes_per_s=1.0 * S, link_efficiency=1.0, hop_s=0.0, launch_s=0.0)
@@ -46,10 +49,10 @@ def reduce(layout, *axes, bytes_=S):
     )
 
 
-def ring_permute(layout, axis, bytes_=S):
-    pairs = tuple((a, b) for group in groups(layout, axis) for a, b in zip(group, (*group[1:], group[0]), strict=True))
+def ring_permute(layout, *axes, bytes_=S):
+    pairs = tuple((a, b) for group in groups(layout, *axes) for a, b in zip(group, (*group[1:], group[0]), strict=True))
     return Collective(
-        name=f"cp-{axis}",
+        name=f"cp-{'-'.join(axes)}",
         kind=CollectiveKind.COLLECTIVE_PERMUTE,
         operand_bytes=bytes_,
         result_bytes=bytes_,
@@ -135,3 +138,36 @@ def test_ranking_is_repeatable():
     traffic = (exchange(layout, "c"), ring_permute(layout, "b"), reduce(layout, "a", "b"))
     first, second = (rank(program(layout, *traffic), make("v5e", 4, 4), layout, EXACT) for _ in range(2))
     assert first == second
+
+
+MIXES = [
+    lambda layout: (ring_permute(layout, "a", bytes_=S), exchange(layout, "b", bytes_=S // 2)),
+    lambda layout: (reduce(layout, "a"), ring_permute(layout, "a", "b", bytes_=3 * S)),
+    lambda layout: (exchange(layout, "a", "b"), ring_permute(layout, "b"), reduce(layout, "b", bytes_=5 * S)),
+]
+
+
+@pytest.mark.parametrize("mix", range(len(MIXES)))
+@pytest.mark.parametrize(("generation", "shape"), [("v5e", (2, 4)), ("v4", (2, 2, 2))])
+def test_eight_devices_are_searched_completely(generation, shape, mix):
+    slice_, layout = make(generation, *shape), Layout.of({"a": 2, "b": 4})
+    ranker = Ranker(program(layout, *MIXES[mix](layout)), slice_, layout, calibration(generation))
+    every = ranker.step_s(np.array(list(permutations(range(8)))))
+    assert rank_with(ranker).best[0].step_s == pytest.approx(every.min(), rel=1e-9)
+
+
+@pytest.mark.parametrize("mix", range(len(MIXES)))
+def test_sixteen_devices_beat_random_bijections(mix):
+    slice_, layout = make("v5e", 4, 4), Layout.of({"a": 4, "b": 4})
+    ranker = Ranker(program(layout, *MIXES[mix](layout)), slice_, layout, calibration("v5e"))
+    rng = np.random.default_rng(mix)
+    tried = rng.permuted(np.tile(np.arange(16), (5000, 1)), axis=1)
+    assert rank_with(ranker).best[0].step_s <= ranker.step_s(tried).min() * (1 + 1e-9)
+
+
+def test_large_v5e_slices_rank_only_what_compiles_first():
+    slice_, layout = make("v5e", 8, 8), Layout.of({"data": 16, "tensor": 4})
+    ranker = Ranker(program(layout, reduce(layout, "tensor")), slice_, layout, calibration("v5e"))
+    found = rank_with(ranker, starts=1)
+    assert ranker.verdict(found.best[0].placement) is None
+    assert "tensor: 2x2 blocks" in found.best[0].placement.description
