@@ -1,7 +1,9 @@
 """What the search and its readers need from persistence, as abstract classes with the contract in their docstrings.
 
 Rules for every store: values go in and out, never rows or sessions; returned values are the caller's to keep; each
-method is one transaction; a method that returns has made its change durable. Times are aware and in UTC.
+method is one transaction; a method that returns has made its change durable. Times are aware and in UTC. Metrics and
+`numbers` keep NaN and infinities; in `details` these become the texts ``NaN``, ``Infinity`` and ``-Infinity``. A store
+that cannot serve raises StoreError.
 """
 
 from __future__ import annotations
@@ -207,7 +209,10 @@ class ProgramStore(abc.ABC):
 
     @abc.abstractmethod
     def save_compiled(self, key: ContentKey, lowered_digest: str, outcome: Compiled | Rejection) -> None:
-        """Stores a compile outcome under its key and its lowered digest; an outcome that is there stays."""
+        """Stores a compile outcome under its key and its lowered digest; an outcome that is there stays.
+
+        An empty lowered digest means that it is not known: the outcome answers for its key alone.
+        """
 
 
 class PlanStore(abc.ABC):
