@@ -27,7 +27,7 @@ from tuner.slices.slice import Slice
 from tuner.timeline.axes import spanned_axes
 from tuner.timeline.compute import compute_seconds, is_guessed
 from tuner.timeline.prediction import CollectiveTime, Prediction
-from tuner.timeline.schedule import Clock, events, overlaps
+from tuner.timeline.schedule import Clock, contended, events
 
 FLOATS_AT_ONCE = 1 << 19
 """Bound on link loads in memory at once (4 MiB)."""
@@ -72,7 +72,8 @@ class Ranker:
         self._operations: dict[tuple[object, ...], int] = {}
         self._distinct: list[_Operation] = []
         self._schedule = events(program.schedule, self._seconds, self._number)
-        self._overlaps = overlaps(self._schedule)
+        self._contended = contended(self._schedule)
+        self._shared = {self._distinct[number].pattern for number in self._contended}
         self._counts = np.zeros(len(self._distinct), np.int64)
         self._compute_s = 0.0
         for node, times in program.walk():
@@ -130,7 +131,7 @@ class Ranker:
         """
         network = self.network
         orders = len(network.fabric.orders)
-        kept = 1 + (len(self._distinct) if self._overlaps else 0)
+        kept = 1 + len(self._contended)
         chunk = max(1, FLOATS_AT_ONCE // (network.fabric.num_links * orders * kept))
         parts = [self._chunk_s(placements[at : at + chunk]) for at in range(0, len(placements), chunk)]
         return np.concatenate(parts) if parts else np.zeros(0)
@@ -138,7 +139,7 @@ class Ranker:
     def _chunk_s(self, placements: Ints) -> Floats:
         transfers = self._transfers(placements)
         shape = (len(placements), len(self.network.fabric.orders))
-        if self._overlaps:
+        if self._contended:
             total = Clock(transfers=transfers).run(self._schedule, shape)
         else:
             total = np.full(shape, self._compute_s)
@@ -154,13 +155,13 @@ class Ranker:
             unit = self.network.unit_loads(pattern, placements, orders)
             links = self.network.busy(unit)
             worst = self.network.worst(pattern, unit, links)[:, spread]
-            busy[pattern] = (unit, worst, links if self._overlaps else None)
+            busy[pattern] = (unit, worst, links if pattern in self._shared else None)
         return [self._transfer(op, busy, len(placements)) for op in self._distinct]
 
     def _orders(self, pattern: Pattern) -> tuple[tuple[Order, ...], list[int]]:
         """Returns the orders to route a pattern in, and which of them stands for each order of the fabric."""
         fabric = self.network.fabric
-        if self._overlaps or pattern.flow is Flow.PERMUTE:
+        if pattern in self._shared or pattern.flow is Flow.PERMUTE:
             return fabric.orders, list(range(len(fabric.orders)))
         kept = fabric.mirrored_orders
         return kept, [kept.index(min(order, order[::-1])) for order in fabric.orders]

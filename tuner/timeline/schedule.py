@@ -78,12 +78,28 @@ def events(
     return tuple(out)
 
 
-def overlaps(schedule: tuple[Event, ...]) -> bool:
-    """Returns whether anything in a schedule is asynchronous."""
-    return any(
-        (isinstance(event, Launch) and not event.waits) or (isinstance(event, Repeat) and overlaps(event.body))
-        for event in schedule
-    )
+def contended(schedule: tuple[Event, ...], in_flight: int = 0) -> frozenset[int]:
+    """Returns the operations that are ever on the network together with another, or may be: their links matter one by
+    one.
+
+    Args:
+        schedule: of a program or a loop's body.
+        in_flight: asynchronous collectives that are on their way when it starts.
+    """
+    out: set[int] = set()
+    for event in schedule:
+        match event:
+            case Launch():
+                if in_flight or not event.waits:
+                    out.add(event.operation)
+                in_flight += not event.waits
+            case Await():
+                in_flight -= 1
+            case Repeat():
+                out |= contended(event.body, in_flight)
+            case Run():
+                pass
+    return frozenset(out)
 
 
 @dataclass(slots=True, kw_only=True)
