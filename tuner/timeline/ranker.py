@@ -16,7 +16,7 @@ from tuner.calibration.calibration import Calibration
 from tuner.errors import InvalidValue
 from tuner.layouts.layout import Layout
 from tuner.network.bounds import cut_bound_s
-from tuner.network.cost import Degraded, Network, Transfer
+from tuner.network.cost import CollectiveCost, Degraded, Network, Transfer
 from tuner.network.fabric import Floats, Ints, Order
 from tuner.network.loads import UnitLoads
 from tuner.network.patterns import Flow, Pattern
@@ -185,7 +185,8 @@ class Ranker:
         exposed = {
             name: float(np.broadcast_to(s, per_order.shape)[0, order]) for name, s in (clock.exposed_s or {}).items()
         }
-        collectives, busy_s = self._collectives(placement, exposed)
+        collectives = self._collectives(placement, exposed)
+        busy_s = np.sum([*self.link_seconds(placement).values(), np.zeros(self.network.fabric.num_links)], axis=0)
         by_kind = dict.fromkeys((*ComputeKind, "attention"), 0.0)
         unknown: dict[str, None] = {}
         flops = 0.0
@@ -219,33 +220,40 @@ class Ranker:
             collectives=tuple(sorted(collectives, key=lambda c: (-c.exposed_s, c.name))),
         )
 
-    def _collectives(self, placement: Placement, exposed: dict[str, float]) -> tuple[list[CollectiveTime], Floats]:
-        """Returns every collective by name, and how long each link is busy over the step [num_links]."""
+    def link_seconds(self, placement: Placement) -> dict[str, Floats]:
+        """Returns how long each link is busy over the step [num_links], by the mesh axes whose collectives cross it."""
+        out: dict[str, Floats] = {}
+        for collective, times, cost in self._costs(placement):
+            label = "+".join(spanned_axes(collective, self.layout)) or "-"
+            with np.errstate(invalid="ignore"):
+                seconds = np.where(cost.loads > 0, cost.loads * self.network.seconds_per_byte, 0.0)
+            out[label] = out.get(label, 0.0) + times * seconds
+        return out
+
+    def _costs(self, placement: Placement) -> list[tuple[Collective, int, CollectiveCost]]:
+        """Returns every collective by name with the times that it runs and its cost alone."""
         times: dict[str, int] = {}
         named: dict[str, Collective] = {}
         for node, count in self.program.walk():
             if isinstance(node, Collective):
                 times[node.name] = times.get(node.name, 0) + count
                 named[node.name] = node
-        busy_s = np.zeros(self.network.fabric.num_links)
-        out = []
-        for name, collective in named.items():
-            cost = self.network.cost(collective, placement.devices)
-            with np.errstate(invalid="ignore"):
-                link_s = cost.loads * self.network.seconds_per_byte
-            busy_s += times[name] * np.where(cost.loads > 0, link_s, 0.0)
-            out.append(
-                CollectiveTime(
-                    name=name,
-                    kind=collective.kind,
-                    axes=spanned_axes(collective, self.layout),
-                    times=times[name],
-                    operand_bytes=collective.operand_bytes,
-                    alone_s=cost.time_s,
-                    bound_s=cut_bound_s(self.network, collective, placement.devices),
-                    exposed_s=exposed.get(name, 0.0),
-                    busiest_link=self.network.fabric.link_name(cost.busiest_link) if cost.busiest_link >= 0 else "",
-                    busiest_bytes=cost.busiest_bytes,
-                )
+        return [(c, times[name], self.network.cost(c, placement.devices)) for name, c in named.items()]
+
+    def _collectives(self, placement: Placement, exposed: dict[str, float]) -> list[CollectiveTime]:
+        link_name = self.network.fabric.link_name
+        return [
+            CollectiveTime(
+                name=collective.name,
+                kind=collective.kind,
+                axes=spanned_axes(collective, self.layout),
+                times=times,
+                operand_bytes=collective.operand_bytes,
+                alone_s=cost.time_s,
+                bound_s=cut_bound_s(self.network, collective, placement.devices),
+                exposed_s=exposed.get(collective.name, 0.0),
+                busiest_link=link_name(cost.busiest_link) if cost.busiest_link >= 0 else "",
+                busiest_bytes=cost.busiest_bytes,
             )
-        return out, busy_s
+            for collective, times, cost in self._costs(placement)
+        ]
