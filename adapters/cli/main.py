@@ -18,6 +18,9 @@ EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_NO_PLAN = 3
 
+# What an import that fails asks for, by the module that is missing.
+_EXTRAS = {"jax": "tpu", "jaxlib": "tpu", "libtpu": "tpu", "optuna": "tpu", "safetensors": "tpu", "psycopg": "postgres"}
+
 _COMMANDS = {
     "tune": ("adapters.cli.tune", "Find the fastest layout and placement of a model on a slice."),
     "lookup": ("adapters.cli.lookup", "Print the stored plan of a model, shape and slice."),
@@ -108,6 +111,11 @@ def main() -> None:
         _fail(str(error), EXIT_USAGE)
     except TunerError as error:
         _fail(str(error), EXIT_FAILED)
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        if module not in _EXTRAS:
+            raise
+        _fail(f"{module} is not installed; it comes with: pip install 'meshwright[{_EXTRAS[module]}]'", EXIT_FAILED)
 
 
 def _fail(message: str, code: int) -> None:

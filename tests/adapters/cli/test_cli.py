@@ -232,3 +232,19 @@ def test_lookup_loads_neither_jax_nor_optuna_nor_rich(database: str) -> None:
         [sys.executable, "-c", code, "lookup", *WAN, "--db", database], capture_output=True, text=True, check=True
     )
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "extra"),
+    [
+        ("optuna", ("tune", *WAN), "meshwright[tpu]"),
+        ("jax", ("models",), "meshwright[tpu]"),
+        ("psycopg", ("plans", "list", "--db", "postgresql://nobody@localhost/none"), "meshwright[postgres]"),
+    ],
+)
+def test_what_is_not_installed_is_said(module: str, arguments: tuple[str, ...], extra: str) -> None:
+    code = f"import sys; sys.modules[{module!r}] = None\nfrom adapters.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert extra in done.stderr
+    assert "Traceback" not in done.stderr
