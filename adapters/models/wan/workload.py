@@ -22,6 +22,9 @@ from tuner.layouts.space import Space
 from tuner.rejections import Rejection, RejectReason, Stage
 from tuner.slices.slice import Slice
 
+_DTYPES = ("bfloat16", "float32")
+"""Of weights and activations; the first is what is published and the default."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WanWorkload:
@@ -46,12 +49,15 @@ class WanWorkload:
     def __post_init__(self) -> None:
         if self.videos < 1:
             raise InvalidValue(f"videos is {self.videos}; legal: whole numbers from 1")
+        if self.dtype not in _DTYPES:
+            raise InvalidValue(f"dtype is {self.dtype!r}; legal: {', '.join(_DTYPES)}")
 
     @property
     def name(self) -> str:
-        """``model@shape``, with what differs from one video under guidance after a ``+``."""
+        """``model@shape``, with what differs from one video under guidance in bfloat16 after a ``+``."""
         parts = [f"videos={self.videos}"] if self.videos != 1 else []
         parts += [] if self.guidance else ["no-guidance"]
+        parts += [] if self.dtype == _DTYPES[0] else [self.dtype]
         return f"{self.model}@{self.shape}" + (f"+{','.join(parts)}" if parts else "")
 
     @property
@@ -168,11 +174,11 @@ class WanWorkload:
 
 
 def build(model: str, parameters: Mapping[str, object]) -> WanWorkload:
-    """Builds a preset's workload from the parameters ``shape``, ``videos`` and ``guidance``.
+    """Builds a preset's workload from the parameters ``shape``, ``videos``, ``guidance`` and ``dtype``.
 
     Raises InvalidValue for a parameter that is missing, unknown or of the wrong kind.
     """
-    legal = ("shape", "videos", "guidance")
+    legal = ("shape", "videos", "guidance", "dtype")
     unknown = sorted(set(parameters) - set(legal))
     if unknown:
         raise InvalidValue(f"{model} has no parameter {', '.join(unknown)}; it takes {', '.join(legal)}")
@@ -189,6 +195,7 @@ def build(model: str, parameters: Mapping[str, object]) -> WanWorkload:
         shape=parse_shape(str(parameters["shape"])),
         videos=videos,
         guidance=guidance,
+        dtype=str(parameters.get("dtype", _DTYPES[0])),
     )
 
 

@@ -42,6 +42,7 @@ def test_an_unknown_model_gets_the_nearest(typed: str) -> None:
         (SHAPE | {"videos": 0}, "videos is 0"),
         (SHAPE | {"videos": True}, "videos is True"),
         (SHAPE | {"guidance": "no"}, "guidance is 'no'"),
+        (SHAPE | {"dtype": "int8"}, "dtype is 'int8'; legal: bfloat16, float32"),
         ({"shape": "832x480x80"}, "nearest legal shape is 832x480x81"),
     ],
 )

@@ -177,9 +177,11 @@ def test_the_identity_tells_apart_what_plans_are_for() -> None:
         workload(shape="480x832x81"),
         workload(videos=2),
         workload(guidance=False),
+        workload(dtype="float32"),
     ]
     assert len({tuple(sorted(work.identity.items())) for work in variants}) == len(variants)
     assert len({work.name for work in variants}) == len(variants)
     assert variants[0].name == "wan2.1-t2v-1.3b@832x480x81"
-    assert variants[-2].name == "wan2.1-t2v-1.3b@832x480x81+videos=2"
-    assert variants[-1].name == "wan2.1-t2v-1.3b@832x480x81+no-guidance"
+    assert variants[-3].name == "wan2.1-t2v-1.3b@832x480x81+videos=2"
+    assert variants[-2].name == "wan2.1-t2v-1.3b@832x480x81+no-guidance"
+    assert variants[-1].name == "wan2.1-t2v-1.3b@832x480x81+float32"
