@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -11,14 +12,15 @@ import numpy as np
 from tuner.calibration.calibration import Calibration
 from tuner.layouts.layout import Layout
 from tuner.network.cost import Degraded
-from tuner.network.fabric import Ints
+from tuner.network.fabric import Floats, Ints
 from tuner.network.patterns import Flow
+from tuner.network.reach import is_limited
 from tuner.network.rings import TOPOLOGY_AWARE
 from tuner.placements.canonical import Canon
 from tuner.placements.default import jax_default, row_major
 from tuner.placements.families import Structure, structures
 from tuner.placements.placement import Placement
-from tuner.placements.refine import FEW_DEVICES, every_placement, refine
+from tuner.placements.refine import FEW_DEVICES, Score, every_placement, refine
 from tuner.program.program import Program
 from tuner.slices.slice import Slice
 from tuner.slices.symmetry import symmetries
@@ -51,6 +53,7 @@ class RankedPlacements:
         row_major: chips listed row by row.
         worst: the slowest structured placement.
         count: distinct structured placements.
+        refused: those of them that do not compile (or not to the same program).
         scored: placements looked at, refinement included.
     """
 
@@ -59,6 +62,7 @@ class RankedPlacements:
     row_major: RankedPlacement
     worst: RankedPlacement
     count: int
+    refused: int = 0
     scored: int
 
 
@@ -80,6 +84,7 @@ def rank(
     keep: int = 8,
     starts: int = 4,
     jax: tuple[int, int] = (0, 12),
+    like: Placement | None = None,
 ) -> RankedPlacements:
     """Ranks every structured placement, then improves the best ones by exchanging devices. Repeatable.
 
@@ -95,27 +100,33 @@ def rank(
         keep: how many placements to return.
         starts: how many of the best to improve; 0 looks at structured placements only.
         jax: version whose default order is compared with.
+        like: the placement that the program was compiled under, where the program depends on it (v5e slices of more
+            than 16 chips): placements that would compile to another program take infinitely long.
     """
-    return rank_with(Ranker(program, slice_, layout, calibration, degraded), keep=keep, starts=starts, jax=jax)
+    ranker = Ranker(program, slice_, layout, calibration, degraded)
+    return rank_with(ranker, keep=keep, starts=starts, jax=jax, like=like)
 
 
-def rank_with(ranker: Ranker, *, keep: int = 8, starts: int = 4, jax: tuple[int, int] = (0, 12)) -> RankedPlacements:
+def rank_with(
+    ranker: Ranker, *, keep: int = 8, starts: int = 4, jax: tuple[int, int] = (0, 12), like: Placement | None = None
+) -> RankedPlacements:
     """Does the same as `rank` with a `Ranker` that is there already."""
-    slice_ = ranker.slice_
+    slice_, score = ranker.slice_, _scorer(ranker, like)
     symmetric = not ranker.network.degraded
     canon = Canon(slice_, ranker.patterns, symmetric=symmetric)
-    entries = _structured(ranker, canon)
+    entries = _structured(ranker, canon, score)
     count = scored = len(entries)
     entries.sort(key=_order)
-    worst = max(entries, key=lambda entry: (entry.step_s, entry.complexity))
+    runs = [entry for entry in entries if math.isfinite(entry.step_s)]
+    worst = max(runs or entries, key=lambda entry: (entry.step_s, entry.complexity))
     named = [
         _Entry(np.asarray(p.devices), 0.0, complexity, p.description)
         for p, complexity in ((jax_default(slice_, ranker.layout, jax=jax), (9, 9, 8)), (row_major(slice_), (9, 9, 9)))
     ]
-    _score(ranker, named)
+    _score(score, named)
     improved = []
     for entry in [*entries[:starts], *(named[:1] if starts else [])]:
-        result = refine(ranker.step_s, entry.devices)
+        result = refine(score, entry.devices)
         scored += result.scored
         if result.swaps:
             text = f"{entry.description}; {result.swaps} exchange{'s' if result.swaps > 1 else ''} of devices"
@@ -123,12 +134,13 @@ def rank_with(ranker: Ranker, *, keep: int = 8, starts: int = 4, jax: tuple[int,
             improved.append(_Entry(result.devices, result.step_s, complexity, text))
     if starts and slice_.num_devices <= FEW_DEVICES:
         everything = every_placement(slice_, symmetric=symmetric)
-        times = ranker.step_s(everything)
+        times = score(everything)
         scored += len(times)
         first = int(times.argmin())
         text = "in order " + " ".join(_place(slice_, device) for device in everything[first].tolist())
         improved.append(_Entry(everything[first], float(times[first]), (99, 9, 9), text))
     best = _distinct(canon, sorted([*entries[: 4 * keep], *named, *improved], key=_order), keep)
+    best = [entry for entry in best if math.isfinite(entry.step_s)] or best[:1]
     default, plain = named
     return RankedPlacements(
         best=tuple(_ranked(entry) for entry in best),
@@ -136,8 +148,39 @@ def rank_with(ranker: Ranker, *, keep: int = 8, starts: int = 4, jax: tuple[int,
         row_major=_ranked(plain),
         worst=_ranked(worst),
         count=count,
+        refused=count - len(runs),
         scored=scored,
     )
+
+
+def routing_classes(ranker: Ranker) -> tuple[RankedPlacement, ...]:
+    """Returns the fastest structured placement of every class that compiles to a program of its own, fastest first.
+
+    There is one class but on v5e slices of more than 16 chips, where exchanges and permutes with and without direct
+    routes are different programs. To rank all placements there, compile under each of these and rank with it as `like`.
+    Empty if no structured placement compiles.
+    """
+    entries = _structured(ranker, Canon(ranker.slice_, ranker.patterns), ranker.step_s)
+    entries = sorted((entry for entry in entries if math.isfinite(entry.step_s)), key=_order)
+    if not entries:
+        return ()
+    direct = ranker.direct(np.stack([entry.devices for entry in entries])).tolist()
+    first: dict[tuple[bool, ...], _Entry] = {}
+    for entry, answers in zip(entries, direct, strict=True):
+        first.setdefault(tuple(answers), entry)
+    return tuple(_ranked(entry) for entry in first.values())
+
+
+def _scorer(ranker: Ranker, like: Placement | None) -> Score:
+    if like is None or not is_limited(ranker.slice_):
+        return ranker.step_s
+    wanted = ranker.direct(np.asarray([like.devices]))
+
+    def score(placements: Ints) -> Floats:
+        same = (ranker.direct(placements) == wanted).all(axis=1)
+        return np.where(same, ranker.step_s(placements), np.inf)
+
+    return score
 
 
 def _place(slice_: Slice, device: int) -> str:
@@ -155,9 +198,9 @@ def _ranked(entry: _Entry) -> RankedPlacement:
     return RankedPlacement(placement=placement, step_s=entry.step_s)
 
 
-def _score(ranker: Ranker, entries: Sequence[_Entry]) -> None:
+def _score(score: Score, entries: Sequence[_Entry]) -> None:
     if entries:
-        times = ranker.step_s(np.stack([entry.devices for entry in entries]))
+        times = score(np.stack([entry.devices for entry in entries]))
         for entry, time in zip(entries, times.tolist(), strict=True):
             entry.step_s = time
 
@@ -187,18 +230,18 @@ def ordered_axes(ranker: Ranker) -> frozenset[str]:
     return frozenset(out)
 
 
-def _structured(ranker: Ranker, canon: Canon) -> list[_Entry]:
+def _structured(ranker: Ranker, canon: Canon, score: Score) -> list[_Entry]:
     ordered = ordered_axes(ranker)
     found: dict[int, _Entry] = {}
     images = None if not ranker.network.degraded else symmetries(ranker.slice_).astype(np.int64)
     every = structures(ranker.slice_, ranker.layout, ordered)
     few = list(islice(every, MOST_STRUCTURES + 1))
     if len(few) <= MOST_STRUCTURES:
-        _add(ranker, canon, few, images, found)
+        _add(score, canon, few, images, found)
         return list(found.values())
     plain = structures(ranker.slice_, ranker.layout, frozenset())
     shapes: dict[int, Structure] = {}
-    _add(ranker, canon, plain, images, found, shapes)
+    _add(score, canon, plain, images, found, shapes)
     for key in sorted(found, key=lambda key: _order(found[key]))[:WALKED]:
         chosen = shapes[key]
         walked = (
@@ -206,12 +249,12 @@ def _structured(ranker: Ranker, canon: Canon) -> list[_Entry]:
             for s in structures(ranker.slice_, ranker.layout, ordered)
             if s.factors == chosen.factors and s.strides == chosen.strides
         )
-        _add(ranker, canon, walked, images, found)
+        _add(score, canon, walked, images, found)
     return list(found.values())
 
 
 def _add(
-    ranker: Ranker,
+    score: Score,
     canon: Canon,
     candidates: Iterable[Structure],
     images: Ints | None,
@@ -241,4 +284,4 @@ def _add(
                 known.description,
             ):
                 known.devices, known.complexity, known.description = row, structure.complexity, structure.description
-        _score(ranker, fresh)
+        _score(score, fresh)

@@ -8,7 +8,7 @@ import pytest
 from tuner.calibration.calibration import Calibration, calibration
 from tuner.layouts.layout import Layout
 from tuner.network.cost import Degraded
-from tuner.placements.ranking import rank, rank_with
+from tuner.placements.ranking import rank, rank_with, routing_classes
 from tuner.program.program import Collective, CollectiveKind, Program
 from tuner.slices.slice import Slice
 from tuner.timeline.ranker import Ranker
@@ -171,3 +171,21 @@ def test_large_v5e_slices_rank_only_what_compiles_first():
     found = rank_with(ranker, starts=1)
     assert ranker.verdict(found.best[0].placement) is None
     assert "tensor: 2x2 blocks" in found.best[0].placement.description
+
+
+def test_classes_of_large_v5e_slices_differ_in_what_is_direct():
+    slice_, layout = make("v5e", 4, 8), Layout.of({"data": 8, "ring": 4})
+    ranker = Ranker(program(layout, ring_permute(layout, "ring")), slice_, layout, calibration("v5e"))
+    direct, relayed = routing_classes(ranker)
+    assert direct.step_s < relayed.step_s
+    assert "walked as rings" in direct.placement.description
+    found = rank_with(ranker, like=relayed.placement)
+    assert found.best[0].step_s == pytest.approx(relayed.step_s)
+    assert 0 < found.refused < found.count
+
+
+def test_there_is_one_class_where_routing_is_not_limited():
+    slice_, layout = make("v6e", 4, 8), Layout.of({"data": 8, "ring": 4})
+    ranker = Ranker(program(layout, ring_permute(layout, "ring")), slice_, layout, calibration("v6e"))
+    (only,) = routing_classes(ranker)
+    assert only.step_s == rank_with(ranker, starts=0).best[0].step_s
