@@ -106,8 +106,8 @@ class Loader:
         for group in range(1, rows.shape[1]):
             loads += set_loads[rows[:, group]]
         hops, way = set_hops[rows].max(axis=1), set_way[rows].max(axis=1)
-        direct = set_direct[rows].all(axis=1)
-        listed = ~set_known[rows].all(axis=1)
+        direct = np.asarray(set_direct[rows].all(axis=1))
+        listed = np.asarray(~set_known[rows].all(axis=1))
         if listed.any():
             around = self._around(devices[listed], orders)
             loads[listed], hops[listed], way[listed] = around.loads, around.hops, around.way
@@ -124,7 +124,7 @@ class Loader:
         if size not in self._rings:
             self._rings[size] = SetTable(self._names, self._ring_of, REMEMBERED_RINGS)
         rows, (rings, known) = self._rings[size].look_up(devices)
-        own = known[rows].all(axis=1)
+        own = np.asarray(known[rows].all(axis=1))
         return np.where(own[:, None, None], rings[rows], devices), own
 
     def _around(self, rings: Ints, orders: tuple[Order, ...]) -> UnitLoads:

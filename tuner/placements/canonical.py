@@ -87,20 +87,24 @@ class Canon:
 
     def _in_order(self, images: Ints) -> Keys:
         steps = np.arange(1, images.shape[-1] + 1, dtype=np.uint64)
-        return mixed(self._names[images] + steps).sum(axis=-1, dtype=np.uint64)
+        keys: Keys = mixed(self._names[images] + steps).sum(axis=-1, dtype=np.uint64)
+        return keys
 
     def _sent_key(self, pairs: Ints) -> Keys:
-        return self._hop(pairs[..., 0], pairs[..., 1]).sum(axis=-1, dtype=np.uint64)
+        keys: Keys = self._hop(pairs[..., 0], pairs[..., 1]).sum(axis=-1, dtype=np.uint64)
+        return keys
 
     def _ring_key(self, members: Ints) -> Keys:
         after = np.roll(members, -1, axis=-1)  # a ring carries the same both ways
-        return (self._hop(members, after) + self._hop(after, members)).sum(axis=(-1, -2), dtype=np.uint64)
+        keys: Keys = (self._hop(members, after) + self._hop(after, members)).sum(axis=(-1, -2), dtype=np.uint64)
+        return keys
 
     def _hop(self, source: Ints, target: Ints) -> Keys:
         return mixed(self._names[source] + np.uint64(3) * self._names[target])
 
     def _set_key(self, members: Ints) -> Keys:
-        return mixed(self._names[members].sum(axis=-1, dtype=np.uint64)).sum(axis=-1, dtype=np.uint64)
+        keys: Keys = mixed(self._names[members].sum(axis=-1, dtype=np.uint64)).sum(axis=-1, dtype=np.uint64)
+        return keys
 
     def _is_ordered(self, pattern: Pattern, placements: Ints) -> NDArray[np.bool_]:
         """Returns whether the order inside the groups of a pattern matters [n]."""
