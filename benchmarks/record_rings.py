@@ -21,8 +21,8 @@ sys.path.insert(0, str(ROOT))
 from tuner.slices.slice import Slice  # noqa: E402
 
 PLANAR = {
-    "v5e": [((2, 4), 0), ((4, 4), 0), ((4, 8), 0), ((8, 8), 0), ((8, 16), (0, 1)), ((16, 16), (1, 1))],
-    "v6e": [((2, 4), 0), ((4, 4), 0), ((4, 4), (1, 1)), ((8, 8), 0), ((8, 8), (1, 1)), ((8, 16), (0, 1))],
+    "v5e": [((2, 4), 0), ((2, 8), 0), ((4, 4), 0), ((4, 8), 0), ((8, 8), 0), ((8, 16), (0, 1)), ((16, 16), (1, 1))],
+    "v6e": [((2, 4), 0), ((2, 8), 0), ((4, 4), 0), ((4, 4), (1, 1)), ((8, 8), 0), ((8, 8), (1, 1)), ((8, 16), (0, 1))],
 }
 SPATIAL = {
     "v4": [((2, 2, 2), 0), ((2, 2, 4), 0), ((4, 4, 4), 0), ((4, 4, 4), (1, 1, 1))],
@@ -56,6 +56,7 @@ def irregular(slice_):
         random.Random(seed).shuffle(devices)
         if size < slice_.num_devices:
             yield f"random {size}", [devices[k : k + size] for k in range(0, len(devices), size)]
+    yield "whole", [list(range(slice_.num_devices))]
     if slice_.shape == (4, 4):
         blocks = [[0, 1, 4, 5], [2, 3, 6, 7], [8, 9, 12, 13], [10, 11, 14, 15]]
         blocks[0][3], blocks[1][3] = blocks[1][3], blocks[0][3]

@@ -26,6 +26,9 @@ from tuner.slices.slice import Slice
 TOPOLOGY_AWARE = ("v5e", "v6e")
 """Generations whose compiler orders rectangular groups itself."""
 
+ONE_RING_CHIPS = 8
+"""A 2-D slice of at most so many chips is one ring, a larger one is worked on axis by axis (2x4 and 2x8, libtpu)."""
+
 Ring = tuple[int, ...]
 
 
@@ -96,9 +99,9 @@ def _even(line: list[int]) -> bool:
 def axis_walks(slice_: Slice, group: Sequence[int]) -> tuple[Walk, ...] | None:
     """Returns the axis-by-axis walks of a group, or None if the compiler builds one ring for it.
 
-    They are used for a group of all chips (on 2-D slices from 4 chips a side on), and on 3-D slices for one whole
-    plane. Where the group holds both cores of its chips, the first axis of each colour takes the cores in: one ring up
-    along the first cores and down along the second ones (libtpu's table of shard ids on v7x).
+    They are used for a group of all chips (of more than 8 on 2-D slices), and on 3-D slices for one whole plane. Where
+    the group holds both cores of its chips, the first axis of each colour takes the cores in: one ring up along the
+    first cores and down along the second ones (libtpu's table of shard ids on v7x).
     """
     box = _box(slice_, group)
     if box is None:
@@ -106,7 +109,7 @@ def axis_walks(slice_: Slice, group: Sequence[int]) -> tuple[Walk, ...] | None:
     sizes = [len(span) for span in box[:-1]]
     whole = sum(a == b for a, b in zip(sizes, slice_.shape, strict=True))
     if len(slice_.shape) == 2:
-        if whole < 2 or min(sizes) < 4:
+        if whole < 2 or slice_.num_chips <= ONE_RING_CHIPS:
             return None
     elif whole < 2 or any(1 < a < b for a, b in zip(sizes, slice_.shape, strict=True)):
         return None

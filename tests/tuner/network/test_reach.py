@@ -95,3 +95,18 @@ def test_small_slices_reach_everything():
     closed = reachable(Slice(generation_name="v5e", shape=(16, 16), wrap=(True, True)))
     assert closed[0, 15]
     assert not closed[0, 14]
+
+
+def test_all_reduces_that_were_refused_are_those_without_routes():
+    recorded = json.loads((Path(__file__).parents[2] / "assets/rings/v5e.json").read_text())["cases"]
+    assert sum("error" in case for case in recorded) >= 20
+    wrong = []
+    for case in recorded:
+        slice_ = Slice(generation_name="v5e", shape=tuple(case["shape"]), wrap=tuple(map(bool, case["wrap"])))
+        network = Network(slice_, EXACT)
+        pattern = Pattern.of(collective({**case, "op": "all-reduce"}))
+        devices = np.arange(slice_.num_devices)[None]
+        direct = network.unit_loads(pattern, devices, network.orders(pattern)).direct[0]
+        if bool(direct) != ("error" not in case):
+            wrong.append((case["shape"], case["what"]))
+    assert wrong == []
