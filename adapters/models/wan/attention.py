@@ -155,10 +155,15 @@ def self_attention(q: jax.Array, k: jax.Array, v: jax.Array, tokens: Tokens, *, 
 
         meet, merge = jax.jit(attend_to), jax.jit(_merge)  # traced once for all steps of the ring
         position = jnp.asarray(axes.index(RING))
-        partial = meet(k, v, position)
-        for step in range(1, rings):
-            k, v = (axes.shift(x, RING) for x in (k, v))
-            partial = merge(partial, meet(k, v, (position - step) % rings))
+        partial: Partial | None = None
+        for step in range(rings):
+            after = [axes.shift(x, RING) for x in (k, v)] if step + 1 < rings else [k, v]
+            met = meet(k, v, (position - step) % rings)
+            # The compiler takes a kernel for free and would make all exchanges first and wait for them. Tied together,
+            # each exchange runs beside the kernel of its step.
+            (k, v), met = jax.lax.optimization_barrier((after, met))
+            partial = met if partial is None else merge(partial, met)
+        assert partial is not None
         out = partial[0]
     return heads_for_tokens(out, axes)
 
