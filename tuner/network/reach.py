@@ -1,8 +1,8 @@
 """Limited routing: v5e slices of more than 16 chips.
 
-There a chip's routing table has entries for chips in its own row or column at distance 1, 2, 4 and 8, and for the
-neighbour over a closed axis (`routing_strategy: ROUTING_NHOP` in libtpu 0.0.50.1; jax documents "power-of-2 offset").
-What needs other routes is refused or relayed:
+There a chip's routing table has entries for chips in its own row or column at distance 1, 2, 4 and 8, the short way
+around on a closed axis (`routing_strategy: ROUTING_NHOP` in libtpu 0.0.50.1; jax documents "power-of-2 offset"). What
+needs other routes is refused or relayed:
 
 - all-reduce, reduce-scatter and all-gather compile only over evenly strided rectangles (an all-gather aborts the
   compiler);
@@ -43,7 +43,7 @@ def reachable(slice_: Slice) -> NDArray[np.bool_]:
     for size, wrap in zip(slice_.shape, slice_.wrap, strict=True):
         position = devices // stride % size
         distance = np.abs(position[:, None] - position)
-        apart.append(np.where(wrap & (distance == size - 1), 1, distance))
+        apart.append(np.minimum(distance, size - distance) if wrap else distance)
         stride *= size
     along = np.sum(apart, axis=0)
     straight = np.count_nonzero(apart, axis=0) == 1
