@@ -117,8 +117,10 @@ def _report(outcome: Outcome) -> None:
     proof = "proved best of its space in the model" if outcome.proved else "not proved best"
     click.echo(f"\nStopped: {outcome.stopped} ({proof}). Step times are predictions; no device was timed.")
     if outcome.plan is not None:
-        verb = "Stored as" if outcome.promoted else "The active plan stays"
-        click.echo(f"{verb} plan {outcome.plan.id}, version {outcome.plan.version}: {outcome.plan.note}.")
+        stored = f"plan {outcome.plan.id}, version {outcome.plan.version}"
+        click.echo(
+            f"Stored as {stored}: {outcome.plan.note}." if outcome.promoted else f"The active plan stays {stored}."
+        )
         click.echo(f"Look it up: {_lookup_command(outcome.plan.plan)}")
 
 
