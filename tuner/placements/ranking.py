@@ -34,6 +34,9 @@ WALKED = 32
 
 BATCH = 4096
 
+SMALL_DEVICES, LARGE_NEIGHBOURS, LARGE_ROUNDS = 64, 256, 8
+"""Beyond so many devices a descent looks at so many exchanges in a round, and makes at most so many."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedPlacement:
@@ -126,7 +129,10 @@ def rank_with(
     _score(score, named)
     improved = []
     for entry in [*entries[:starts], *(named[:1] if starts else [])]:
-        result = refine(score, entry.devices)
+        if slice_.num_devices <= SMALL_DEVICES:
+            result = refine(score, entry.devices)
+        else:
+            result = refine(score, entry.devices, neighbours=LARGE_NEIGHBOURS, rounds=LARGE_ROUNDS)
         scored += result.scored
         if result.swaps:
             text = f"{entry.description}; {result.swaps} exchange{'s' if result.swaps > 1 else ''} of devices"
