@@ -141,7 +141,7 @@ class Loader:
         hops, direct = np.empty(count, np.int64), np.ones(count, bool)
         for at in _chunks(count, source.shape[1]):
             np.multiply(self.fabric.loads(source[at], target[at], orders), share, out=loads[at])
-            hops[at] = self.fabric.distance(source[at], target[at]).max(axis=1)
+            hops[at] = self.fabric.distance(source[at], target[at]).max(axis=1, initial=0)
             if is_limited(self.fabric.slice_):
                 direct[at] = reachable(self.fabric.slice_)[source[at], target[at]].all(axis=1)
         return UnitLoads(loads=loads, hops=hops, way=hops, direct=direct)

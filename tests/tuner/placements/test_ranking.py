@@ -189,3 +189,13 @@ def test_there_is_one_class_where_routing_is_not_limited():
     ranker = Ranker(program(layout, ring_permute(layout, "ring")), slice_, layout, calibration("v6e"))
     (only,) = routing_classes(ranker)
     assert only.step_s == rank_with(ranker, starts=0).best[0].step_s
+
+
+@pytest.mark.parametrize(("generation", "shape"), [("v5e", (1, 1)), ("v5p", (1, 1, 1)), ("v7x", (1, 1, 1))])
+def test_a_single_chip_has_one_placement(generation, shape):
+    slice_ = make(generation, *shape)
+    layout = Layout.of({"data": slice_.num_devices})
+    traffic = (reduce(layout, "data"), exchange(layout, "data"))
+    found = rank(program(layout, *traffic), slice_, layout, calibration(generation))
+    assert found.count == 1
+    assert (found.best[0].step_s > 0) == (slice_.num_devices > 1)
