@@ -8,6 +8,9 @@ from typing import Any
 
 from tuner.program.program import CollectiveKind
 
+MOST_LINKS = 256
+"""Links that a prediction keeps: all of a slice of 64 chips in two dimensions."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveTime:
@@ -44,6 +47,21 @@ class CollectiveTime:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinkTraffic:
+    """One directed link over one step.
+
+    Attributes:
+        name: for example ``0,0->1,0``.
+        busy_s: how long it is busy, all collectives one after another.
+        by_axes: (mesh axes, seconds) of those whose collectives cross it, longest first.
+    """
+
+    name: str
+    busy_s: float
+    by_axes: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """One step of a program under one placement. Seconds are of the whole step, bytes of one device and step.
 
@@ -65,6 +83,7 @@ class Prediction:
         busiest_link_s: how long.
         unknown_kernels: names of kernels without a table of cycles, which are guessed from their operations.
         collectives: by time that the step waits for them, longest first.
+        busy_links: links that carry something, the busiest first; at most `MOST_LINKS` of them.
     """
 
     step_s: float
@@ -84,6 +103,7 @@ class Prediction:
     busiest_link_s: float
     unknown_kernels: tuple[str, ...] = ()
     collectives: tuple[CollectiveTime, ...] = ()
+    busy_links: tuple[LinkTraffic, ...] = ()
 
     @property
     def compute_s(self) -> float:
@@ -110,5 +130,9 @@ class Prediction:
         known["collectives"] = tuple(
             CollectiveTime(**{**item, "kind": CollectiveKind(item["kind"]), "axes": tuple(item["axes"])})
             for item in known.get("collectives", ())
+        )
+        known["busy_links"] = tuple(
+            LinkTraffic(**{**item, "by_axes": tuple((label, seconds) for label, seconds in item["by_axes"])})
+            for item in known.get("busy_links", ())
         )
         return cls(**known)

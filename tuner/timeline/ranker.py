@@ -26,8 +26,9 @@ from tuner.rejections import Rejection, RejectReason, Stage
 from tuner.slices.slice import Slice
 from tuner.timeline.axes import spanned_axes
 from tuner.timeline.compute import compute_seconds, is_guessed
-from tuner.timeline.prediction import CollectiveTime, Prediction
+from tuner.timeline.prediction import MOST_LINKS, CollectiveTime, Prediction
 from tuner.timeline.schedule import Clock, contended, events
+from tuner.timeline.traffic import busy_links
 
 FLOATS_AT_ONCE = 1 << 19
 """Bound on link loads in memory at once (4 MiB)."""
@@ -186,7 +187,7 @@ class Ranker:
             name: float(np.broadcast_to(s, per_order.shape)[0, order]) for name, s in (clock.exposed_s or {}).items()
         }
         collectives = self._collectives(placement, exposed)
-        busy_s = np.sum([*self.link_seconds(placement).values(), np.zeros(self.network.fabric.num_links)], axis=0)
+        links = busy_links(self.network.fabric, self.link_seconds(placement))
         by_kind = dict.fromkeys((*ComputeKind, "attention"), 0.0)
         unknown: dict[str, None] = {}
         flops = 0.0
@@ -198,7 +199,6 @@ class Ranker:
                 if is_guessed(node, self.slice_.generation):
                     unknown[node.name] = None
         exists = self.network.fabric.exists
-        busiest = int(busy_s.argmax())
         received = sum(t * n.received_bytes for n, t in self.program.walk() if isinstance(n, Collective))
         return Prediction(
             step_s=float(per_order[0, order]),
@@ -213,11 +213,12 @@ class Ranker:
             peak_compute_s=flops / self.slice_.generation.peak_flops,
             received_bytes=received,
             links=int(exists.sum()),
-            idle_links=int((busy_s[exists] == 0).sum()),
-            busiest_link=self.network.fabric.link_name(busiest) if busy_s.any() else "",
-            busiest_link_s=float(busy_s[busiest]),
+            idle_links=int(exists.sum()) - len(links),
+            busiest_link=links[0].name if links else "",
+            busiest_link_s=links[0].busy_s if links else 0.0,
             unknown_kernels=tuple(unknown),
             collectives=tuple(sorted(collectives, key=lambda c: (-c.exposed_s, c.name))),
+            busy_links=links[:MOST_LINKS],
         )
 
     def link_seconds(self, placement: Placement) -> dict[str, Floats]:
