@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tuner.errors import InvalidValue
 from tuner.layouts.layout import Layout, Option
 from tuner.rejections import Rejection
+
+COMPILER_DEFAULT = "default"
+"""Value of a compiler flag that is not passed to the compiler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +56,8 @@ class Space:
         dimensions: mesh axes, outermost first.
         options: choices that shape the program (attention kind, how weights are kept).
         tuned: choices tuned only on the best few layouts (kernel blocks); every layout starts at their default.
-        compiler: compiler flags that are useful and safe, tuned likewise.
+        compiler: compiler flags that are useful and safe, tuned likewise. `COMPILER_DEFAULT` leaves a flag to the
+            compiler; the first value is what every layout starts with.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -61,9 +65,18 @@ class Space:
     tuned: tuple[Choice, ...] = ()
     compiler: tuple[Choice, ...] = ()
 
+    def initial_flags(self) -> tuple[tuple[str, str], ...]:
+        """Returns the compiler flags that every layout starts with."""
+        return passed_flags({choice.name: choice.values[0] for choice in self.compiler})
+
     def defaults(self) -> dict[str, Option]:
         """Returns every option at its default, the tuned ones included."""
         return {choice.name: choice.values[0] for choice in (*self.options, *self.tuned)}
+
+
+def passed_flags(values: Mapping[str, Option]) -> tuple[tuple[str, str], ...]:
+    """Returns the flags that are passed to the compiler for these values."""
+    return tuple((name, str(value)) for name, value in values.items() if value != COMPILER_DEFAULT)
 
 
 Verdict = Callable[[Layout], Rejection | None]

@@ -12,7 +12,7 @@ import optuna
 from optuna.distributions import CategoricalDistribution
 
 from tuner.layouts.layout import Candidate, Layout, Option
-from tuner.layouts.space import Space
+from tuner.layouts.space import COMPILER_DEFAULT, Space, passed_flags
 
 Params = dict[str, Option]
 
@@ -26,7 +26,11 @@ class Parameters:
         self._space = space
         choices: dict[str, tuple[Option, ...]] = {d.name: d.sizes for d in space.dimensions}
         choices |= {choice.name: choice.values for choice in (*space.options, *space.tuned)}
-        choices |= {_COMPILER + choice.name: choice.values for choice in space.compiler}
+        # The compiler's own default is always in the domain: baselines run with it.
+        choices |= {
+            _COMPILER + choice.name: tuple(dict.fromkeys((*choice.values, COMPILER_DEFAULT)))
+            for choice in space.compiler
+        }
         self.distributions: dict[str, CategoricalDistribution] = {
             name: CategoricalDistribution(values) for name, values in choices.items()
         }
@@ -39,29 +43,25 @@ class Parameters:
         for choice in (*self._space.options, *self._space.tuned):
             params[choice.name] = layout.option(choice.name, choice.values[0])
         for choice in self._space.compiler:
-            params[_COMPILER + choice.name] = flags.get(choice.name, choice.values[0])
+            params[_COMPILER + choice.name] = flags.get(choice.name, COMPILER_DEFAULT)
         return params
 
     def candidate(self, params: Mapping[str, Option]) -> Candidate:
-        """Returns the candidate of parameters; compiler flags at their default are left out."""
+        """Returns the candidate of parameters."""
         axes = {d.name: int(params[d.name]) for d in self._space.dimensions}
         options = {choice.name: params[choice.name] for choice in (*self._space.options, *self._space.tuned)}
-        flags = {
-            choice.name: str(params[_COMPILER + choice.name])
-            for choice in self._space.compiler
-            if params[_COMPILER + choice.name] != choice.values[0]
-        }
-        return Candidate(layout=Layout.of(axes, options), compiler_options=tuple(flags.items()))
+        flags = passed_flags({choice.name: params[_COMPILER + choice.name] for choice in self._space.compiler})
+        return Candidate(layout=Layout.of(axes, options), compiler_options=flags)
 
     def flags(self, current: tuple[tuple[str, str], ...]) -> list[tuple[tuple[str, str], ...]]:
         """Returns every set of compiler flags that differs from the current one in a single flag."""
-        out = []
-        for choice in self._space.compiler:
-            for value in map(str, choice.values):
-                if value != dict(current).get(choice.name, str(choice.values[0])):
-                    kept = [(name, text) for name, text in current if name != choice.name]
-                    out.append((*kept, *([(choice.name, value)] if value != str(choice.values[0]) else [])))
-        return out
+        now = {choice.name: dict(current).get(choice.name, COMPILER_DEFAULT) for choice in self._space.compiler}
+        return [
+            passed_flags(now | {choice.name: value})
+            for choice in self._space.compiler
+            for value in choice.values
+            if value != now[choice.name]
+        ]
 
     def suggest(self, trial: optuna.Trial) -> Candidate:
         """Asks a trial for every parameter and returns the candidate."""

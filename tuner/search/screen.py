@@ -99,4 +99,6 @@ class ScreenStage:
     def _initial(self, layout: Layout) -> Candidate:
         """Returns the candidate that a layout enters the funnel as: with the kernel blocks that suit it best."""
         variants = self._workload.tuned(layout, self._slice)
-        return Candidate(layout=variants[0] if variants else layout)
+        return Candidate(
+            layout=variants[0] if variants else layout, compiler_options=self._workload.space.initial_flags()
+        )

@@ -7,7 +7,7 @@ import itertools
 from adapters.models.wan.axes import CFG, CONTEXT, DATA, RING, TENSOR, ULYSSES
 from adapters.models.wan.blocks import BLOCKS
 from adapters.models.wan.config import WanConfig
-from tuner.layouts.space import Choice, Dimension, Space
+from tuner.layouts.space import COMPILER_DEFAULT, Choice, Dimension, Space
 
 GATHERED_FROM = (DATA, CFG, RING, CONTEXT, ULYSSES)
 """Mesh axes that weights may be kept split over, outermost first."""
@@ -17,12 +17,12 @@ LARGEST = 256
 COMPILER = (
     Choice(
         name="xla_tpu_sliced_prefetch_max_slices",
-        values=("-1", "1"),
+        values=("1", COMPILER_DEFAULT),
         what="slices of a fetch from HBM ahead of use; with 1 the compiler joins no slices by calls of its own",
     ),
     Choice(
         name="xla_tpu_enable_async_all_to_all",
-        values=("false", "true"),
+        values=(COMPILER_DEFAULT, "true"),
         what="whether all-to-alls overlap with what does not wait for them",
     ),
 )
@@ -30,7 +30,8 @@ COMPILER = (
 
 Left out: asynchronous collective fusion with overlapped compute (``xla_tpu_enable_async_collective_fusion`` with
 ``xla_tpu_overlap_compute_collective_tc``), which gave NaN with Ulysses and splash attention on v6e
-(AI-Hypercomputer/maxdiffusion#429); and ``xla_tpu_scoped_vmem_limit_kib``, since blocks within the default are as fast.
+(AI-Hypercomputer/maxdiffusion#429); and ``xla_tpu_scoped_vmem_limit_kib``, whose larger blocks have no
+cycles in the table yet.
 """
 
 

@@ -34,7 +34,7 @@ class FakeWorkload:
             dimensions=(Dimension(name="data", sizes=(1, 2, 4, 8)), Dimension(name="tensor", sizes=(1, 2, 4, 8))),
             options=(Choice(name="weights", values=("replicated", "data")),),
             tuned=(Choice(name="blocks", values=("512", "1024")),),
-            compiler=(Choice(name="xla_fast", values=("false", "true")),),
+            compiler=(Choice(name="xla_fast", values=("default", "true")),),
         )
 
     def verdict(self, layout: Layout) -> Rejection | None:
