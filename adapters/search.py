@@ -38,7 +38,7 @@ def tune(
         db: database URL; None for the default. It is created if it does not exist.
         settings: budget and behaviour.
         listener: is told what happens.
-        jobs: compiles at once; None for one for two processors.
+        jobs: compiles at once; None for one on each processor.
         timeout_s: time for one compile.
 
     Raises UnknownName or InvalidValue for a wrong model, shape or slice, ToolchainMissing without jax and libtpu,
@@ -52,7 +52,7 @@ def tune(
         raise ToolchainMissing(f"{absent} not installed; the compiler comes with: pip install 'meshwright[tpu]'")
     workload = resolve(spec)
     processors = len(os.sched_getaffinity(0))
-    jobs = jobs or max(1, processors // 2)
+    jobs = jobs or processors  # a compile keeps about one processor busy
     with (
         storage.open_store(db, create=True) as store,
         ShardyScreener(workers=processors) as screener,

@@ -36,7 +36,7 @@ class Settings:
         variants: how many choices of kernel blocks are tried on the best layout, besides every compiler flag.
     """
 
-    budget_s: float | None = 80.0
+    budget_s: float | None = 100.0
     max_trials: int | None = None
     patience: int | None = 4
     slack: float | None = 0.15
