@@ -37,11 +37,20 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """An option of the workload or of the compiler and every value that it may ever take; the first is the default."""
+    """An option of the workload or of the compiler and every value that it may ever take; the first is the default.
+
+    Attributes:
+        needs: mesh axes of which one must be split for the choice to matter; empty if it always may.
+    """
 
     name: str
     values: tuple[Option, ...]
     what: str = ""
+    needs: tuple[str, ...] = ()
+
+    def matters(self, layout: Layout) -> bool:
+        """Returns whether the choice can make a difference to a layout."""
+        return not self.needs or any(layout.size(axis) > 1 for axis in self.needs)
 
     def __post_init__(self) -> None:
         if not self.values or len(set(self.values)) != len(self.values):

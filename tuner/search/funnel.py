@@ -29,7 +29,7 @@ from tuner.search.revision import model_revision
 from tuner.search.sampler import make_sampler
 from tuner.search.screen import ScreenStage
 from tuner.search.settings import SamplerName, Settings
-from tuner.search.stopping import Budget, unpromising
+from tuner.search.stopping import Budget, unimproved, unpromising
 from tuner.search.trials import bounded, crowded_out, placed, running, uncompiled
 from tuner.slices.slice import Slice
 from tuner.stores import Store, StudyKey, Trial, TrialState
@@ -116,6 +116,8 @@ class Search:
         self._budget = Budget(settings=self._settings, clock=clock, started=clock(), spent_s=self._study.spent_s)
         self._queue = Queue(())
         self._forced: deque[_Next] = deque()
+        self._variants: deque[Prospect] = deque()
+        self._tuned: Candidate | None = None
         self._upcoming: Prospect | None = None
         self._baselines: dict[str, str] = {}
         self._missing: dict[str, str] = {}
@@ -222,21 +224,24 @@ class Search:
             best_s = best.predicted_s
             self._ledger.refuse([bounded(prospect, best_s) for prospect in self._queue.hopeless(best_s)])
         spent = self._budget.exhausted(self._ledger.compiled + compiling)
-        chosen = any(not trial.baseline for trial in self._ledger.completed)
-        head = self._queue.head
-        if head is None:
-            self._stopped, self._proved = "every layout was tried or shown to be slower", self._sound
-        elif spent and chosen:
+        if spent and any(not trial.baseline for trial in self._ledger.completed):
             self._stopped = spent
             return None
+        if best is not None and unimproved(self._ledger) >= self._settings.tune_after:
+            self._add_variants(best)
+        head = self._queue.head
+        if self._variants:
+            return _Next(prospect=self._variants.popleft(), forced=True)
+        if head is None:
+            self._stopped, self._proved = "every layout was tried or shown to be slower", self._sound
         elif reason := unpromising(head, self._ledger, self._settings, len(self._queue)):
             self._stopped = reason
         else:
             return _Next(prospect=head)
-        if compiling or spent or best is None:
+        if compiling or best is None:
             return None
         self._add_variants(best)
-        return self._next(compiling) if self._forced else None
+        return _Next(prospect=self._variants.popleft(), forced=True) if self._variants else None
 
     @property
     def _sound(self) -> bool:
@@ -246,12 +251,17 @@ class Search:
         )
 
     def _add_variants(self, best: Trial) -> None:
-        """Puts other kernel blocks and compiler flags for the best layout in front, one step away from the best.
+        """Lines up other kernel blocks and compiler flags for the best layout, each one step away from the best.
 
         When one of them becomes the best, its neighbours follow: a coordinate descent that ends because the choices do.
         """
+        if self._tuned == best.candidate:
+            return
+        self._tuned = best.candidate
         layout, flags = best.candidate.layout, best.candidate.compiler_options
-        variants = [Candidate(layout=layout, compiler_options=other) for other in self._parameters.flags(flags)]
+        variants = [
+            Candidate(layout=layout, compiler_options=other) for other in self._parameters.flags(best.candidate)
+        ]
         variants += [
             Candidate(layout=other, compiler_options=flags)
             for other in self._workload.tuned(layout, self._slice)[: self._settings.variants]
@@ -259,7 +269,7 @@ class Search:
         fresh = [variant for variant in variants if variant.digest not in self._ledger.trials]
         self._ledger.refuse(self._screen.look([v for v in fresh if v.digest not in self._screen.prospects]))
         passed = [self._screen.prospects[v.digest] for v in fresh if v.digest in self._screen.prospects]
-        self._forced.extend(_Next(prospect=prospect, forced=True) for prospect in passed)
+        self._variants = deque(passed)
 
     def _ask(self, prospect: Prospect, *, forced: bool) -> tuple[int, Prospect | None]:
         """Asks Optuna for a trial and returns its number and what its sampler proposed.

@@ -53,12 +53,14 @@ class Parameters:
         flags = passed_flags({choice.name: params[_COMPILER + choice.name] for choice in self._space.compiler})
         return Candidate(layout=Layout.of(axes, options), compiler_options=flags)
 
-    def flags(self, current: tuple[tuple[str, str], ...]) -> list[tuple[tuple[str, str], ...]]:
-        """Returns every set of compiler flags that differs from the current one in a single flag."""
-        now = {choice.name: dict(current).get(choice.name, COMPILER_DEFAULT) for choice in self._space.compiler}
+    def flags(self, candidate: Candidate) -> list[tuple[tuple[str, str], ...]]:
+        """Returns every set of compiler flags that differs from a candidate's in a single flag that matters to it."""
+        current = dict(candidate.compiler_options)
+        now = {choice.name: current.get(choice.name, COMPILER_DEFAULT) for choice in self._space.compiler}
         return [
             passed_flags(now | {choice.name: value})
             for choice in self._space.compiler
+            if choice.matters(candidate.layout)
             for value in choice.values
             if value != now[choice.name]
         ]

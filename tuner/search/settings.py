@@ -27,6 +27,8 @@ class Settings:
         max_trials: candidates that may be compiled, baselines included; None for no limit.
         patience: compiles in a row that may fail to improve the best by `margin` before the search stops without a
             proof; None to go on to the proof.
+        tune_after: compiles in a row without a better layout after which the best one's kernel blocks and compiler
+            flags are tried, before further layouts.
         slack: how far above the best prediction an estimate may be (as a share) for its candidate to be worth a compile
             while there is no proof; None to go on to the proof.
         margin: relative gain that counts as better, here and when a plan replaces the active one.
@@ -38,7 +40,8 @@ class Settings:
 
     budget_s: float | None = 100.0
     max_trials: int | None = None
-    patience: int | None = 4
+    patience: int | None = 6
+    tune_after: int = 2
     slack: float | None = 0.15
     margin: float = 0.01
     seed: int = 0

@@ -53,10 +53,16 @@ def unpromising(head: Prospect, ledger: Ledger, settings: Settings, open_count: 
             f"the next of {open_count} open layouts is estimated at {estimate_s * 1e3:.0f} ms, "
             f"more than {settings.slack:.0%} above the best"
         )
-    since = sum(trial.number > best.number and not trial.baseline for trial in ledger.completed)
+    since = unimproved(ledger)
     if settings.patience is not None and since >= settings.patience:
         return f"{since} candidates in a row were not better; {open_count} layouts are open"
     return ""
+
+
+def unimproved(ledger: Ledger) -> int:
+    """Returns how many candidates in a row, baselines aside, were not better than the best."""
+    best = ledger.best
+    return 0 if best is None else sum(t.number > best.number and not t.baseline for t in ledger.completed)
 
 
 def _bias(completed: list[Trial]) -> float:

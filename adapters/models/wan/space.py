@@ -16,14 +16,15 @@ LARGEST = 256
 
 COMPILER = (
     Choice(
-        name="xla_tpu_sliced_prefetch_max_slices",
-        values=("1", COMPILER_DEFAULT),
-        what="slices of a fetch from HBM ahead of use; with 1 the compiler joins no slices by calls of its own",
-    ),
-    Choice(
         name="xla_tpu_enable_async_all_to_all",
         values=(COMPILER_DEFAULT, "true"),
         what="whether all-to-alls overlap with what does not wait for them",
+        needs=(ULYSSES,),
+    ),
+    Choice(
+        name="xla_tpu_sliced_prefetch_max_slices",
+        values=("1", COMPILER_DEFAULT),
+        what="slices of a fetch from HBM ahead of use; with 1 the compiler joins no slices by calls of its own",
     ),
 )
 """Compiler flags that are useful and safe.
