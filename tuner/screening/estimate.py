@@ -18,6 +18,18 @@ from tuner.timeline.compute import compute_seconds
 # The compiler counts 1.03 to 1.14 times the roofline for large products, 1.8 for small ones (libtpu 0.0.50.1).
 _MATMUL_EFFICIENCY = 0.85
 
+# What compiled Wan steps keep of the screen's elementwise traffic; the rest is fused into products (libtpu 0.0.42.1).
+_UNFUSED = 0.35
+
+# What permutes cost although they run beside compute: partial results are merged in memory, and products beside them
+# are scheduled less well. A share of their time, from the same programs.
+_BESIDE = 0.2
+
+
+# Share of the gathers in a loop that the step waits for; the rest runs ahead of use. From the same programs (0.25 to
+# 0.4 for weights, 0.7 for keys and values).
+_GATHERS_AWAITED = 0.5
+
 
 def estimate(screened: Screened, slice_: Slice, calibration: Calibration) -> float:
     """Returns the estimated step time in seconds."""
@@ -30,7 +42,7 @@ class _Clock:
         self._calibration = calibration
 
     def seconds(self, nodes: tuple[Node, ...]) -> float:
-        """Of a schedule: compute, then collectives; permutes run behind the compute of the same loop trip."""
+        """Of a schedule: compute, then what is awaited of collectives; permutes run beside the compute of their trip."""
         compute = exposed = hidden = inner = 0.0
         for node in nodes:
             match node:
@@ -41,8 +53,10 @@ class _Clock:
                 case Collective() if node.kind is CollectiveKind.COLLECTIVE_PERMUTE:
                     hidden += collective_s(node, self._slice, self._calibration)
                 case Collective():
-                    exposed += collective_s(node, self._slice, self._calibration)
-        return inner + exposed + max(compute, hidden)
+                    seconds = collective_s(node, self._slice, self._calibration)
+                    ahead = node.kind is CollectiveKind.ALL_GATHER
+                    exposed += seconds * (_GATHERS_AWAITED if ahead else 1.0)
+        return inner + exposed + max(compute + _BESIDE * hidden, hidden)
 
     def _compute(self, node: Compute) -> float:
         generation = self._slice.generation
@@ -52,7 +66,8 @@ class _Clock:
         if node.kernel is not None and node.kernel.kv_len < node.kernel.blocks[1]:
             # The layout's blocks are for its long sequences; a short one gets what suits it.
             node = replace(node, kernel=replace(node.kernel, blocks=(0, 0, 0)))
-        return compute_seconds(node, generation, self._calibration)
+        seconds = compute_seconds(node, generation, self._calibration)
+        return seconds if node.kernel is not None else seconds * _UNFUSED
 
 
 def collective_s(collective: Collective, slice_: Slice, calibration: Calibration) -> float:

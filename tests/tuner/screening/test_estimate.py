@@ -50,7 +50,8 @@ def test_a_permute_hides_behind_the_products_of_its_trip() -> None:
     permute = collective(CollectiveKind.COLLECTIVE_PERMUTE, MIB, around)
     exchange = collective(CollectiveKind.ALL_TO_ALL, MIB, inside)
     alone = estimate(screened(product), V5E, KNOWN)
-    assert estimate(screened(product, permute), V5E, KNOWN) == alone
+    beside = estimate(screened(product, permute), V5E, KNOWN) - alone
+    assert 0 < beside < 0.5 * collective_s(permute, V5E, KNOWN)
     assert estimate(screened(product, exchange), V5E, KNOWN) == alone + collective_s(exchange, V5E, KNOWN)
 
 
