@@ -12,6 +12,7 @@ from dataclasses import replace
 from tuner.calibration.calibration import Calibration
 from tuner.ports import Screened
 from tuner.program.program import Collective, CollectiveKind, Compute, ComputeKind, Loop, Node
+from tuner.screening.bounds import lower_bound
 from tuner.slices.slice import Slice
 from tuner.timeline.compute import compute_seconds
 
@@ -32,8 +33,9 @@ _GATHERS_AWAITED = 0.5
 
 
 def estimate(screened: Screened, slice_: Slice, calibration: Calibration) -> float:
-    """Returns the estimated step time in seconds."""
-    return _Clock(slice_, calibration).seconds(screened.program.schedule)
+    """Returns the estimated step time in seconds, never below the lower bound."""
+    guess = _Clock(slice_, calibration).seconds(screened.program.schedule)
+    return max(guess, lower_bound(screened, slice_, calibration).step_s)
 
 
 class _Clock:

@@ -176,7 +176,7 @@ class Ledger:
             value=_value(trial) if complete else None,
             params=params,
             distributions=dict(self._parameters.distributions),
-            user_attrs={_CANDIDATE: trial.candidate.digest, **_attributes(trial)},
+            user_attrs=dict(_attributes(trial)),
             intermediate_values={} if trial.bound_s is None else {BOUND_STEP: trial.bound_s},
         )
 
@@ -191,7 +191,7 @@ def _optuna_state(trial: Trial) -> OptunaState:
 
 
 def _attributes(trial: Trial) -> Mapping[str, str]:
-    attributes = {}
+    attributes = {_CANDIDATE: trial.candidate.digest}  # with the placement, which no parameter holds
     if trial.rejection is not None:
         attributes[_REASON] = trial.rejection.reason.value
     if trial.placement is not None:

@@ -88,7 +88,7 @@ class ScreenStage:
                 candidate=candidate,
                 screened=outcome,
                 bound=bound,
-                estimate_s=max(bound.step_s, estimate(outcome, self._slice, self._calibration)),
+                estimate_s=estimate(outcome, self._slice, self._calibration),
             )
         reasons = Counter(trial.rejection.reason.value for trial in refusals if trial.rejection is not None)
         self._listener(
