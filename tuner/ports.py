@@ -128,7 +128,7 @@ class Compiler(Protocol):
         Args:
             workload: found again in the process that compiles.
             slice_: what to compile for.
-            candidate: layout and compiler options.
+            candidate: layout, compiler options, and the placement where the program depends on it.
             known: asked with the digest of the lowered program before the compile; if it says True the compile is left
                 out and the result is None. The digest covers the compiler options.
         """

@@ -180,9 +180,8 @@ def _flags(trial: Trial) -> str:
 
 def _against(outcome: Outcome, name: str, trial: Trial) -> float | None:
     baseline = outcome.baselines.get(name)
-    if baseline is None or trial.predicted_s is None:
-        return None
-    return baseline.numbers["default_step_s"] / trial.predicted_s
+    default_s = None if baseline is None else baseline.numbers.get("default_step_s")
+    return None if default_s is None or trial.predicted_s is None else default_s / trial.predicted_s
 
 
 def _document(outcome: Outcome) -> dict[str, Any]:

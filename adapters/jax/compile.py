@@ -33,14 +33,14 @@ Known = Callable[[str], bool]
 def compile_candidate(
     workload: JaxWorkload, slice_: Slice, candidate: Candidate, known: Known
 ) -> tuple[Compiled | Rejection | None, str]:
-    """Compiles a candidate for a slice, on the mesh in the order of the slice's device indices.
+    """Compiles a candidate for a slice, on the mesh of its placement, else in the order of the slice's device indices.
 
     Returns the outcome (None if `known` said that it is known) and the text of the compiled program, if there is one.
     What the workload or JAX raise while lowering, and what the compiler raises, are the candidate's end. Raises
     ToolchainMissing without libtpu, and `JaxRuntimeError` if libtpu cannot be used at all.
     """
     started = time.monotonic()
-    mesh = mesh_for(slice_, candidate.layout)
+    mesh = mesh_for(slice_, candidate.layout, candidate.placement)
     try:
         step = workload.step(candidate.layout, mesh, kernels=True)
         arguments = argument_shardings(step)
@@ -66,14 +66,15 @@ def compile_candidate(
 
 
 def lowered_digest(lowered: Any, candidate: Candidate) -> str:
-    """Returns the SHA-256 of a lowered program and its compiler options.
+    """Returns the SHA-256 of a lowered program, its compiler options and the placement that it is compiled under.
 
     The text is taken without locations, so that neither moving a source line nor another way to call the same function
-    makes another program of it. It names logical devices only.
+    makes another program of it. It names logical devices only, so the placement counts by itself where there is one.
     """
     text = lowered.compiler_ir("stablehlo").operation.get_asm(enable_debug_info=False)
     options = canonical_json([list(option) for option in candidate.compiler_options])
-    return hashlib.sha256(f"{text}\n{options}".encode()).hexdigest()
+    placed = "" if candidate.placement is None else f"\n{canonical_json(list(candidate.placement.devices))}"
+    return hashlib.sha256(f"{text}\n{options}{placed}".encode()).hexdigest()
 
 
 def memory_of(compiled: Any) -> Memory | None:

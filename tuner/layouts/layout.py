@@ -9,6 +9,7 @@ from typing import Any
 
 from tuner.canonical import digest
 from tuner.errors import InvalidValue
+from tuner.placements.placement import Placement
 
 Option = str | int
 """An option's value: Optuna and JSON keep strings and integers unchanged over a reload."""
@@ -96,27 +97,40 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A layout with the compiler options that the search chose: compiled once, then placed many times."""
+    """A layout with the compiler options that the search chose: compiled once, then placed many times.
+
+    Attributes:
+        placement: what the mesh looks like to the compiler where the program depends on it (v5e slices of more than 16
+            chips); None elsewhere, where one program serves every placement.
+    """
 
     layout: Layout
     compiler_options: tuple[tuple[str, str], ...] = ()
+    placement: Placement | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "compiler_options", tuple(sorted(self.compiler_options)))
 
     def to_json(self) -> dict[str, Any]:
-        """Returns a JSON document."""
-        return {"layout": self.layout.to_json(), "compiler_options": dict(self.compiler_options)}
+        """Returns a JSON document; a placement is its device indices and its description."""
+        placed = self.placement
+        return self._identity() | ({} if placed is None else {"placement_description": placed.description})
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Candidate:
         """Reads what `to_json` wrote."""
+        devices, description = document.get("placement"), str(document.get("placement_description", ""))
         return cls(
             layout=Layout.from_json(document["layout"]),
             compiler_options=tuple((str(k), str(v)) for k, v in document.get("compiler_options", {}).items()),
+            placement=None if devices is None else Placement(devices=tuple(devices), description=description),
         )
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the canonical JSON."""
-        return digest(self.to_json())
+        """SHA-256 of the canonical JSON, without the description of a placement."""
+        return digest(self._identity())
+
+    def _identity(self) -> dict[str, Any]:
+        placed = {} if self.placement is None else {"placement": list(self.placement.devices)}
+        return {"layout": self.layout.to_json(), "compiler_options": dict(self.compiler_options), **placed}

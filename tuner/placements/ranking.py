@@ -166,7 +166,8 @@ def routing_classes(ranker: Ranker) -> tuple[RankedPlacement, ...]:
     routes are different programs. To rank all placements there, compile under each of these and rank with it as `like`.
     Empty if no structured placement compiles.
     """
-    entries = _structured(ranker, Canon(ranker.slice_, ranker.patterns), ranker.step_s)
+    canon = Canon(ranker.slice_, ranker.patterns, symmetric=not ranker.network.degraded)
+    entries = _structured(ranker, canon, ranker.step_s)
     entries = sorted((entry for entry in entries if math.isfinite(entry.step_s)), key=_order)
     if not entries:
         return ()

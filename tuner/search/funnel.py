@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from tuner.search.promote import promote_best
 from tuner.search.prospects import Prospect, Queue
 from tuner.search.pruner import BoundPruner
 from tuner.search.revision import model_revision
+from tuner.search.routes import Routes, missing_link
 from tuner.search.sampler import make_sampler
 from tuner.search.screen import ScreenStage
 from tuner.search.settings import SamplerName, Settings
@@ -93,6 +95,8 @@ class Search:
             screener=CachedScreener(screener, store, subject),
             reserve_hbm_bytes=self._settings.constraints.reserve_hbm_bytes,
             listener=listener,
+            routes=Routes(slice_, self._calibration),
+            jax=self._jax,
             clock=clock,
         )
         self._parameters = Parameters(workload.space)
@@ -155,7 +159,7 @@ class Search:
             if refusal is not None:
                 self._missing[name] = refusal.detail
             else:
-                self._force(name, Candidate(layout=layout))
+                self._force(name, self._screen.baseline(layout))
         fewest = min(
             prospects.values(), key=lambda p: (p.received_bytes, p.estimate_s, p.candidate.digest), default=None
         )
@@ -245,10 +249,12 @@ class Search:
 
     @property
     def _sound(self) -> bool:
-        """True if no bound was found above its prediction: only then does a search prove anything."""
-        return bool(self._ledger.completed) and not any(
-            "bound_violation_s" in trial.numbers for trial in self._ledger.completed
-        )
+        """True if no bound was found above its prediction and no class of placements was left out.
+
+        Only then does a search prove anything.
+        """
+        violated = any("bound_violation_s" in trial.numbers for trial in self._ledger.completed)
+        return bool(self._ledger.completed) and not violated and not self._screen.routes.left_out
 
     def _add_variants(self, best: Trial) -> None:
         """Lines up other kernel blocks and compiler flags for the best layout, each one step away from the best.
@@ -258,13 +264,10 @@ class Search:
         if self._tuned == best.candidate:
             return
         self._tuned = best.candidate
-        layout, flags = best.candidate.layout, best.candidate.compiler_options
-        variants = [
-            Candidate(layout=layout, compiler_options=other) for other in self._parameters.flags(best.candidate)
-        ]
+        variants = [replace(best.candidate, compiler_options=other) for other in self._parameters.flags(best.candidate)]
         variants += [
-            Candidate(layout=other, compiler_options=flags)
-            for other in self._workload.tuned(layout, self._slice)[: self._settings.variants]
+            replace(best.candidate, layout=other)
+            for other in self._workload.tuned(best.candidate.layout, self._slice)[: self._settings.variants]
         ]
         fresh = [variant for variant in variants if variant.digest not in self._ledger.trials]
         self._ledger.refuse(self._screen.look([v for v in fresh if v.digest not in self._screen.prospects]))
@@ -292,12 +295,17 @@ class Search:
         if not legal:
             self._ledger.discard(number)
             return number, None
-        if candidate.digest not in self._screen.prospects:
+        if not self._screen.classes(candidate):
             refusals = self._screen.look([candidate])
             if refusals:
                 self._ledger.end(replace(refusals[0], number=number))
                 return number, None
-        return number, self._screen.prospects[candidate.digest]
+        classes = self._screen.classes(candidate)
+        fresh = next((prospect for prospect in classes if prospect.candidate.digest not in self._ledger.trials), None)
+        if fresh is None:  # every class of placements was tried
+            tried = [self._ledger.trials[prospect.candidate.digest].predicted_s for prospect in classes]
+            self._ledger.discard(number, value_s=min((value for value in tried if value is not None), default=None))
+        return number, fresh
 
     def _finish(self, job: _Job, outcome: Compiled | Rejection, *, cached: bool) -> None:
         previous, placements = self._ledger.best, 0
@@ -312,11 +320,14 @@ class Search:
         if refusal is None:
             assert isinstance(outcome, Compiled)
             ranker = Ranker(outcome.program, self._slice, job.trial.candidate.layout, self._calibration)
-            ranked = rank_with(ranker, jax=self._jax)
+            ranked = rank_with(ranker, jax=self._jax, like=job.trial.candidate.placement)
             placements = ranked.scored
-            prediction = ranker.predict(ranked.best[0].placement)
-            ended = self._ledger.end(placed(job.trial, outcome, ranked, prediction))
-        else:
+            if math.isfinite(ranked.best[0].step_s):
+                prediction = ranker.predict(ranked.best[0].placement)
+                ended = self._ledger.end(placed(job.trial, outcome, ranked, prediction))
+            else:
+                refusal = ranker.verdict(ranked.best[0].placement) or missing_link(self._slice)
+        if refusal is not None:
             ended = self._ledger.end(uncompiled(job.trial, refusal))
             if ended.baseline:
                 self._missing[ended.baseline] = refusal.detail

@@ -61,9 +61,11 @@ def promote_best(
 def _baseline(name: str, trial: Trial | None, missing: Mapping[str, str]) -> Baseline:
     if trial is None:
         return Baseline(name=name, layout="", step_s=None, reason=missing.get(name, ""))
+    default_s = trial.numbers.get("default_step_s")
     return Baseline(
         name=name,
         layout=str(trial.candidate.layout),
-        step_s=trial.numbers["default_step_s"],
+        step_s=default_s,
         best_placement_step_s=trial.predicted_s,
+        reason="JAX's default order has no routes, or makes another program" if default_s is None else "",
     )

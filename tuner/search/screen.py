@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from tuner.calibration.calibration import Calibration
 from tuner.layouts.layout import Candidate, Layout
 from tuner.layouts.space import enumerate_layouts
+from tuner.network.reach import is_limited
+from tuner.placements.default import jax_default
 from tuner.ports import Workload
 from tuner.rejections import Rejection
 from tuner.screening.bounds import lower_bound
@@ -17,6 +19,7 @@ from tuner.screening.memory import memory_rejection
 from tuner.search.cache import CachedScreener
 from tuner.search.events import Enumerated, Listener, ScreenEnded, Screening
 from tuner.search.prospects import Prospect
+from tuner.search.routes import Routes
 from tuner.search.trials import rejected
 from tuner.slices.slice import Slice
 from tuner.stores import Trial
@@ -26,7 +29,9 @@ class ScreenStage:
     """Turns candidates into prospects, or into the trials of those that it rejects.
 
     Attributes:
-        prospects: every candidate that passed, by digest.
+        prospects: every candidate that passed, by digest; one for each class of placements where these are different
+            programs.
+        routes: makes classes of placements.
     """
 
     def __init__(
@@ -38,6 +43,8 @@ class ScreenStage:
         screener: CachedScreener,
         reserve_hbm_bytes: int,
         listener: Listener,
+        routes: Routes,
+        jax: tuple[int, int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._workload = workload
@@ -46,7 +53,10 @@ class ScreenStage:
         self._screener = screener
         self._reserve = reserve_hbm_bytes
         self._listener = listener
+        self._jax = jax
         self._clock = clock
+        self._classes: dict[str, tuple[Prospect, ...]] = {}
+        self.routes = routes
         self.prospects: dict[str, Prospect] = {}
 
     def enumerate(self) -> tuple[list[Candidate], Counter[str]]:
@@ -65,7 +75,7 @@ class ScreenStage:
             if self._workload.verdict(layout) is None
         ]
         candidates = [self._initial(layout) for layout in layouts]
-        candidates += [Candidate(layout=layout) for layout in legal_baselines]
+        candidates += [self.baseline(layout) for layout in legal_baselines]
         return list({candidate.digest: candidate for candidate in candidates}.values()), refused
 
     def look(self, candidates: Sequence[Candidate]) -> list[Trial]:
@@ -84,17 +94,33 @@ class ScreenStage:
             if too_big is not None:
                 refusals.append(rejected(candidate, too_big, bound_s=bound.step_s))
                 continue
-            self.prospects[candidate.digest] = Prospect(
-                candidate=candidate,
-                screened=outcome,
-                bound=bound,
-                estimate_s=estimate(outcome, self._slice, self._calibration),
+            classes = self.routes.classes(
+                Prospect(
+                    candidate=candidate,
+                    screened=outcome,
+                    bound=bound,
+                    estimate_s=estimate(outcome, self._slice, self._calibration),
+                )
             )
+            if isinstance(classes, Rejection):
+                refusals.append(rejected(candidate, classes, bound_s=bound.step_s))
+                continue
+            self._classes[candidate.digest] = classes
+            self.prospects |= {prospect.candidate.digest: prospect for prospect in classes}
         reasons = Counter(trial.rejection.reason.value for trial in refusals if trial.rejection is not None)
         self._listener(
             ScreenEnded(open=len(candidates) - len(refusals), rejected=reasons, elapsed_s=self._clock() - started)
         )
         return refusals
+
+    def classes(self, candidate: Candidate) -> tuple[Prospect, ...]:
+        """Returns the prospects of a candidate that passed, one for each class of placements; none if it did not."""
+        return self._classes.get(candidate.digest, ())
+
+    def baseline(self, layout: Layout) -> Candidate:
+        """Returns the candidate of a baseline, in JAX's default order where the program depends on it."""
+        limited = is_limited(self._slice)
+        return Candidate(layout=layout, placement=jax_default(self._slice, layout, jax=self._jax) if limited else None)
 
     def _initial(self, layout: Layout) -> Candidate:
         """Returns the candidate that a layout enters the funnel as: with the kernel blocks that suit it best."""

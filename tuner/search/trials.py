@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from tuner.layouts.layout import Candidate
@@ -70,13 +71,17 @@ def uncompiled(trial: Trial, rejection: Rejection) -> Trial:
 def placed(trial: Trial, compiled: Compiled, ranked: RankedPlacements, best: Prediction) -> Trial:
     """Returns the end of a running trial that was compiled and placed; `best` is the prediction of its best placement.
 
+    Steps under placements that do not compile, or not to this program, are not among the numbers.
     A bound above the prediction is kept as ``bound_violation_s``: one such trial, and the study proves nothing.
     """
     memory = compiled.program.memory
-    numbers = {
+    steps = {
         "default_step_s": ranked.default.step_s,
         "row_major_step_s": ranked.row_major.step_s,
         "worst_step_s": ranked.worst.step_s,
+    }
+    numbers = {name: seconds for name, seconds in steps.items() if math.isfinite(seconds)}
+    numbers |= {
         "compute_s": best.compute_s,
         "attention_s": best.attention_s,
         "exposed_s": best.exposed_communication_s,
