@@ -139,8 +139,7 @@ def _lookup_command(plan: Plan) -> str:
 def _table(outcome: Outcome) -> str:
     columns = [
         ("trial", ">"),
-        ("layout", "<"),
-        ("placement", "<"),
+        ("mesh", "<"),
         ("step ms", ">"),
         ("compute", ">"),
         ("attention", ">"),
@@ -152,30 +151,38 @@ def _table(outcome: Outcome) -> str:
     ]
     shown = list(outcome.trials[:_SHOWN])
     shown += [trial for trial in outcome.baselines.values() if trial not in shown]
-    rows = []
-    for trial in shown:
-        mark = f" (baseline {trial.baseline})" if trial.baseline else ""
-        numbers = trial.numbers
-        rows.append(
-            [
-                str(trial.number),
-                f"{trial.candidate.layout}{_flags(trial)}{mark}",
-                "" if trial.placement is None else trial.placement.description,
-                render.ms(trial.predicted_s),
-                render.ms(numbers.get("compute_s")),
-                render.ms(numbers.get("attention_s")),
-                render.ms(numbers.get("exposed_s")),
-                render.gib(numbers.get("memory_bytes")),
-                render.times(_against(outcome, "A", trial)),
-                render.times(_against(outcome, "B", trial)),
-                "predicted",
-            ]
-        )
-    return render.table(columns, rows)
+    heading, *rows = render.table(columns, [_row(outcome, trial) for trial in shown]).splitlines()
+    # Options and placement need the width of a line each.
+    indent = " " * 7
+    return "\n".join(
+        [heading, *(f"{row}\n{indent}{_choices(t)}\n{indent}{_where(t)}" for row, t in zip(rows, shown, strict=True))]
+    )
 
 
-def _flags(trial: Trial) -> str:
-    return "".join(f" {name}={value}" for name, value in trial.candidate.compiler_options)
+def _row(outcome: Outcome, trial: Trial) -> list[str]:
+    numbers = trial.numbers
+    mesh = " ".join(f"{name}={size}" for name, size in trial.candidate.layout.axes if size > 1) or "one device"
+    return [
+        str(trial.number),
+        mesh + (f" (baseline {trial.baseline})" if trial.baseline else ""),
+        render.ms(trial.predicted_s),
+        render.ms(numbers.get("compute_s")),
+        render.ms(numbers.get("attention_s")),
+        render.ms(numbers.get("exposed_s")),
+        render.gib(numbers.get("memory_bytes")),
+        render.times(_against(outcome, "A", trial)),
+        render.times(_against(outcome, "B", trial)),
+        "predicted",
+    ]
+
+
+def _choices(trial: Trial) -> str:
+    chosen = (*trial.candidate.layout.options, *trial.candidate.compiler_options)
+    return ", ".join(f"{name}={value}" for name, value in chosen) or "default options"
+
+
+def _where(trial: Trial) -> str:
+    return "" if trial.placement is None else trial.placement.description
 
 
 def _against(outcome: Outcome, name: str, trial: Trial) -> float | None:

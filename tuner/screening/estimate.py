@@ -44,7 +44,7 @@ class _Clock:
         self._calibration = calibration
 
     def seconds(self, nodes: tuple[Node, ...]) -> float:
-        """Of a schedule: compute, then what is awaited of collectives; permutes run beside the compute of their trip."""
+        """Of a schedule: compute, then what is awaited of collectives; permutes run beside their trip's compute."""
         compute = exposed = hidden = inner = 0.0
         for node in nodes:
             match node:
