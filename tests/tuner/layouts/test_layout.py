@@ -1,9 +1,12 @@
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tuner.errors import InvalidValue
 from tuner.layouts.layout import Candidate, Layout
+from tuner.placements.placement import Placement
 
 names = st.text("abcdefgh", min_size=1, max_size=4)
 layouts = st.builds(
@@ -39,3 +42,17 @@ def test_bad_axes_are_named() -> None:
         Layout.of({"cfg": 0})
     with pytest.raises(InvalidValue, match="repeat a name"):
         Layout(axes=(("cfg", 2), ("cfg", 2)))
+
+
+def test_a_candidate_is_another_one_under_another_placement_whatever_its_description() -> None:
+    layout = Layout.of({"data": 2})
+    plain = Candidate(layout=layout)
+    placed, renamed, turned = (
+        Candidate(layout=layout, placement=Placement(devices=devices, description=description))
+        for devices, description in (((0, 1), "as listed"), ((0, 1), "row-major"), ((1, 0), "as listed"))
+    )
+    assert len({plain.digest, placed.digest, turned.digest}) == 3
+    assert placed.digest == renamed.digest
+    assert "placement" not in plain.to_json()
+    for candidate in (plain, placed, turned):
+        assert Candidate.from_json(json.loads(json.dumps(candidate.to_json()))) == candidate
