@@ -34,7 +34,8 @@ endif
 
 .PHONY: test-second
 test-second: $(SECOND_VENV)/ready
-	$(SECOND_VENV)/bin/python -m pytest tests/adapters -m "compiler or jax"
+	$(SECOND_VENV)/bin/python -m pytest -m compiler
+	$(SECOND_VENV)/bin/python -m pytest -m "not compiler" tests/adapters/jax/hlo tests/adapters/jax/screen
 
 $(SECOND_VENV)/ready: pyproject.toml constraints/python3.12.txt
 	$(SECOND) .ci/make_environment.py $(SECOND_VENV) --constraints constraints/python3.12.txt
