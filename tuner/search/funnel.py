@@ -159,12 +159,15 @@ class Search:
             if refusal is not None:
                 self._missing[name] = refusal.detail
             else:
-                self._force(name, self._screen.baseline(layout))
+                self._force(name, self._screen.in_default_order(Candidate(layout=layout)))
         fewest = min(
             prospects.values(), key=lambda p: (p.received_bytes, p.estimate_s, p.candidate.digest), default=None
         )
         if fewest is not None:
-            self._force("B", fewest.candidate)
+            candidate = self._screen.in_default_order(fewest.candidate)
+            if candidate.digest not in prospects:
+                self._ledger.refuse(self._screen.look([candidate]))
+            self._force("B", candidate)
 
     def _force(self, name: str, candidate: Candidate) -> None:
         self._baselines[name] = candidate.digest

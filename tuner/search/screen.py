@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tuner.calibration.calibration import Calibration
 from tuner.layouts.layout import Candidate, Layout
@@ -75,7 +76,7 @@ class ScreenStage:
             if self._workload.verdict(layout) is None
         ]
         candidates = [self._initial(layout) for layout in layouts]
-        candidates += [self.baseline(layout) for layout in legal_baselines]
+        candidates += [self.in_default_order(Candidate(layout=layout)) for layout in legal_baselines]
         return list({candidate.digest: candidate for candidate in candidates}.values()), refused
 
     def look(self, candidates: Sequence[Candidate]) -> list[Trial]:
@@ -117,10 +118,11 @@ class ScreenStage:
         """Returns the prospects of a candidate that passed, one for each class of placements; none if it did not."""
         return self._classes.get(candidate.digest, ())
 
-    def baseline(self, layout: Layout) -> Candidate:
-        """Returns the candidate of a baseline, in JAX's default order where the program depends on it."""
-        limited = is_limited(self._slice)
-        return Candidate(layout=layout, placement=jax_default(self._slice, layout, jax=self._jax) if limited else None)
+    def in_default_order(self, candidate: Candidate) -> Candidate:
+        """Returns a candidate compiled in JAX's default order where the program depends on it, as baselines are."""
+        if not is_limited(self._slice):
+            return candidate
+        return replace(candidate, placement=jax_default(self._slice, candidate.layout, jax=self._jax))
 
     def _initial(self, layout: Layout) -> Candidate:
         """Returns the candidate that a layout enters the funnel as: with the kernel blocks that suit it best."""

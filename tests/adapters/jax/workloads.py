@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 from jax.sharding import NamedSharding
@@ -97,7 +98,50 @@ class Tiny:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rotating:
+    """A product whose rows go around along ``ring``, and its sum over ``data``.
+
+    With ``data`` 1, rows are gathered between pairs of chips that no placement puts within reach of one another on v5e.
+    """
+
+    name: str = "rotating@1"
+    spec: WorkloadSpec = field(default_factory=lambda: WorkloadSpec(model="tests.adapters.jax.workloads:ROTATING"))
+    identity: Mapping[str, str] = field(default_factory=lambda: {"model": "rotating"})
+    space: Space = field(
+        default_factory=lambda: Space(
+            dimensions=(Dimension(name="data", sizes=(1, 8)), Dimension(name="ring", sizes=(1, 4, 32)))
+        )
+    )
+
+    def verdict(self, layout: Layout) -> Rejection | None:
+        return None
+
+    def baselines(self, slice_: Slice) -> Mapping[str, Layout]:
+        return {"A": Layout.of({"data": 8, "ring": 4})}
+
+    def tuned(self, layout: Layout, slice_: Slice) -> Sequence[Layout]:
+        return ()
+
+    def step(self, layout: Layout, mesh: jax.sharding.Mesh, *, kernels: bool) -> Step:
+        size = layout.size("ring")
+
+        def rotate(x: jax.Array, w: jax.Array) -> jax.Array:
+            if layout.size("data") == 1:
+                members = np.random.default_rng(5).permutation(size).reshape(-1, 2).tolist()
+                return jax.lax.all_gather(x, "ring", axis_index_groups=members, tiled=True) @ w
+            x = jax.lax.ppermute(x, "ring", [(k, (k + 1) % size) for k in range(size)])
+            return jax.lax.psum(x @ w, "data")
+
+        out = P("ring") if layout.size("data") > 1 else P(("data", "ring"))
+        function = jax.shard_map(rotate, mesh=mesh, in_specs=(P(("data", "ring")), P()), out_specs=out, check_vma=False)
+        x = jax.ShapeDtypeStruct((32 * 512, 1024), jnp.bfloat16, sharding=NamedSharding(mesh, P(("data", "ring"))))
+        w = jax.ShapeDtypeStruct((1024, 1024), jnp.bfloat16, sharding=NamedSharding(mesh, P()))
+        return Step(function=function, arguments=(x, w))
+
+
 TINY = Tiny()
+ROTATING = Rotating()
 
 
 def broken() -> Tiny:
