@@ -2,11 +2,15 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
+import storage
 from adapters.cli.main import _COMMANDS, cli
+from tests.tuner.plans.samples import make_plan
+from tuner.plans.workload import WorkloadKey
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -14,6 +18,20 @@ README = (ROOT / "README.md").read_text()
 
 def test_the_example_is_the_file() -> None:
     assert (ROOT / "examples" / "block.py").read_text().strip() in README
+
+
+def test_the_lines_that_apply_a_plan_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"sqlite:///{tmp_path / 'plans.db'}"
+    with storage.open_store(url, create=True) as store:
+        store.promote(make_plan(workload=WorkloadKey(model="wan2.1-t2v-1.3b", shape="832x480x81")))
+    monkeypatch.setenv("MESHWRIGHT_DATABASE_URL", url)
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "open_store" in block]
+    names: dict[str, Any] = {}
+    exec(code, names)
+    live = names["live"]
+    assert dict(live.mesh.shape) == {"cfg": 2, "ulysses": 4}
+    assert set(live.shardings) == {"x", "t"}
+    assert live.compiler_options == {"xla_tpu_enable_async_all_to_all": "true"}
 
 
 def test_nothing_is_left_to_fill_in() -> None:

@@ -14,6 +14,8 @@ from adapters.cli.main import EXIT_FAILED
 from adapters.cli.progress import Reporter
 from tuner.plans.plan import Plan
 from tuner.search.outcome import Outcome
+from tuner.slices.names import parse_slice
+from tuner.slices.shapes import note
 from tuner.stores import Trial
 
 _SHOWN = 8
@@ -76,6 +78,9 @@ def command(
         sampler=SamplerName(sampler),
         constraints=Constraints(reserve_hbm_bytes=reserve_hbm),
     )
+    remark = note(parse_slice(slice_name))
+    if remark and not quiet:
+        click.echo(f"note: {remark}", err=True)
     signal.signal(signal.SIGTERM, _interrupt)
     sys.path.insert(0, os.getcwd())  # a user's own package.module:attribute is looked for where the user stands
     reporter = Reporter(quiet=quiet or output == "json")

@@ -15,6 +15,7 @@ import storage
 from adapters.jax.apply import apply
 from adapters.jax.topologies import topology
 from adapters.search import tune
+from tuner.errors import StoreError
 from tuner.plans.lookup import Query, Rung
 from tuner.plans.toolchain import installed_toolchain
 from tuner.ports import WorkloadSpec
@@ -47,37 +48,48 @@ def test_from_a_workload_and_a_slice_to_a_stored_plan_that_applies(tmp_path: Pat
 
     # A deploy finds it and puts it on devices in any order.
     with storage.open_store(url) as store:
-        trials = store.trials(outcome.study.id)
-        stored = store.plan(outcome.plan.id).plan
-        programs = [store.compiled(_key(outcome, trial)) for trial in outcome.trials]
-    assert stored.candidate == outcome.trials[0].candidate
-    (routing,) = (t for t in trials if t.rejection is not None and t.rejection.reason is RejectReason.ROUTING)
-    assert routing.candidate.layout.size("ring") == 32
-    assert routing.stage is Stage.SCREEN
-    assert "all-gather over ring in groups of 2" in str(routing.rejection)
-    answers = set()
-    for trial, compiled in zip(outcome.trials, programs, strict=True):
-        assert isinstance(compiled, Compiled)
-        assert trial.candidate.placement is not None
-        permutes = [
-            node
-            for node, _ in compiled.program.walk()
-            if isinstance(node, Collective) and node.kind is CollectiveKind.COLLECTIVE_PERMUTE
-        ]
-        ranker = Ranker(compiled.program, SLICE, trial.candidate.layout, calibration("v5e"))
-        direct = ranker.direct(np.asarray([trial.candidate.placement.devices]))[0]
-        # The compiler starts and ends apart what is direct; what it relays is synchronous.
-        assert {node.asynchronous for node in permutes} == {bool(direct.all())}
-        answers |= {bool(direct.all())}
-    assert answers == {True, False}
+        answer = store.lookup(Query(model="block", shape="", slice_name="v5e-2x2", toolchain=installed_toolchain()))
+    assert answer.rung is Rung.EXACT
+    assert answer.plan == outcome.plan
+    slice_ = parse_slice("v5e-2x2")
+    devices = list(topology(slice_).devices)
+    random.Random(1).shuffle(devices)
+    live = apply(answer.plan, devices)
+    placed = [slice_.device(device.coords[:2]) for device in live.mesh.devices.flat]
+    assert placed == list(plan.placement.devices)
+    assert set(live.shardings) == {argument.path for argument in plan.arguments}
 
 
-def _key(outcome: Outcome, trial: Trial) -> ContentKey:
-    key = outcome.study.key
-    return ContentKey(
-        workload_digest=key.workload.digest,
-        slice_name=key.slice.name,
-        wrap=key.slice.wrap,
-        toolchain_digest=key.toolchain.digest,
-        candidate_digest=trial.candidate.digest,
-    )
+def test_a_search_that_is_killed_goes_on_from_what_it_had_found(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'plans.db'}"
+    command = "from adapters.cli.main import main; main()"
+    arguments = ("tune", SPEC.model, "--slice", "v5e-2x2", "--exhaustive", "--jobs", "1", "--quiet", "--db", url)
+    process = subprocess.Popen([sys.executable, "-c", command, *arguments], env={**os.environ, "HOME": str(tmp_path)})
+    found = ()
+    deadline = time.monotonic() + 120
+    while not found and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.5)
+        found = _complete(url)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert found
+
+    events: list[Event] = []
+    settings = Settings(budget_s=None, patience=None, slack=None)
+    outcome = tune(spec=SPEC, slice_name="v5e-2x2", db=url, settings=settings, listener=events.append, jobs=1)
+    assert outcome.proved
+    assert set(found) <= set(_complete(url))
+    again = {event.trial.candidate.digest for event in events if isinstance(event, TrialEnded) and not event.cached}
+    assert not again & {digest for _, digest, _ in found}
+    study = optuna.load_study(study_name=outcome.study.key.name, storage=storage.optuna_storage(url))
+    assert not [trial for trial in study.trials if trial.state is optuna.trial.TrialState.RUNNING]
+
+
+def _complete(url: str) -> tuple[tuple[int, str, float], ...]:
+    """Returns number, candidate and prediction of the trials that are complete; none while there is no database."""
+    try:
+        with storage.open_store(url) as store:
+            trials = [trial for study in store.studies() for trial in store.trials(study.id)]
+    except StoreError:
+        return ()
+    return tuple((t.number, t.candidate.digest, t.predicted_s) for t in trials if t.predicted_s is not None)

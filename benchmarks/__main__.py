@@ -1,0 +1,12 @@
+"""Runs the benchmarks that end within minutes; `make bench` calls this."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+QUICK = ("main_job", "placements", "published", "network_error")
+ROOT = Path(__file__).parents[1]
+
+for name in QUICK:
+    print(f"\n== benchmarks/{name}.py", flush=True)
+    subprocess.run([sys.executable, str(ROOT / "benchmarks" / f"{name}.py")], check=True, cwd=ROOT)
