@@ -66,7 +66,8 @@ def _standard(generation: str | None, everything: bool) -> list[Slice]:
 
 
 def _wraps(slice_: Slice) -> str:
-    return "".join(axis for axis, closed in zip("xyz", slice_.wrap, strict=False) if closed) or "none"
+    axes = "".join(axis for axis, closed in zip("xyz", slice_.wrap, strict=False) if closed) or "none"
+    return f"{axes} twisted" if slice_.twisted else axes
 
 
 def _document(slice_: Slice) -> dict[str, object]:
@@ -75,6 +76,7 @@ def _document(slice_: Slice) -> dict[str, object]:
         "accelerator": accelerator_name(slice_),
         "shape": list(slice_.shape),
         "wrap": list(slice_.wrap),
+        "twisted": slice_.twisted,
         "chips": slice_.num_chips,
         "devices": slice_.num_devices,
         "hbm_bytes_per_device": slice_.generation.hbm_bytes,

@@ -28,7 +28,7 @@ class WrongDevices(TunerError, ValueError):
 def live_slice(devices: Sequence[Any]) -> Slice:
     """Returns the slice that devices make up.
 
-    Which axes wrap cannot be seen on a device and follows from the shape.
+    Which axes wrap cannot be seen on a device and follows from the shape; a twisted torus looks like a plain one.
 
     Raises:
         WrongDevices: there are none, they are no TPUs, of several generations or slices, listed twice, or not a full

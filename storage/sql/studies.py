@@ -127,7 +127,11 @@ def _study_columns(key: StudyKey) -> dict[str, Any]:
         "space_revision": key.space_revision,
         "key": {
             "workload": key.workload.to_json(),
-            "slice": {"generation": key.slice.generation_name, "shape": list(key.slice.shape)},
+            "slice": {
+                "generation": key.slice.generation_name,
+                "shape": list(key.slice.shape),
+                "twisted": key.slice.twisted,
+            },
             "toolchain": key.toolchain.to_json(),
             "constraints": key.constraints.to_json(),
         },
@@ -141,6 +145,7 @@ def _slice(row: StudyRow) -> Slice:
         generation_name=row.key["slice"]["generation"],
         shape=tuple(row.key["slice"]["shape"]),
         wrap=tuple(mark == "1" for mark in row.wrap),
+        twisted=row.key["slice"].get("twisted", False),
     )
 
 

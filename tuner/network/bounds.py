@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.network.cost import Network
-from tuner.network.fabric import Floats, fabric
+from tuner.network.fabric import Floats
+from tuner.network.fabrics import fabric
 from tuner.program.program import Collective, CollectiveKind
 from tuner.slices.slice import Slice
 

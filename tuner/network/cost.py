@@ -15,7 +15,8 @@ import numpy as np
 
 from tuner.calibration.calibration import Calibration
 from tuner.errors import InvalidValue
-from tuner.network.fabric import Fabric, Floats, Ints, Order, fabric
+from tuner.network.fabric import Fabric, Floats, Ints, Order
+from tuner.network.fabrics import fabric
 from tuner.network.loads import Loader, UnitLoads
 from tuner.network.patterns import Flow, Pattern
 from tuner.network.reach import SCHEDULE_LOSS, STEPS_OF_HOP

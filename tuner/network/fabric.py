@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import permutations
 
 import numpy as np
@@ -193,9 +192,3 @@ class Fabric:
             crossed = np.bincount(link[on_chip], minlength=count * self.num_links).reshape(count, self.num_links)
             out[:, first:] = crossed[:, first:]
         return out
-
-
-@lru_cache(maxsize=64)
-def fabric(slice_: Slice) -> Fabric:
-    """Returns the fabric of a slice, built once."""
-    return Fabric(slice_)

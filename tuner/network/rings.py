@@ -8,7 +8,9 @@ Read from libtpu 0.0.50.1 and 0.0.42.1 ahead of time (its "replica info table"):
   operation fall back to the order in which they were listed.
 - v4, v5p and v7x take the listed order.
 - A group of the whole slice, and on 3-D slices of one whole plane, is worked on axis by axis: the data is divided into
-  one colour for each axis, and colours take the axes in rotated orders, so that all axes are busy at once.
+  one colour for each axis, and colours take the axes in rotated orders, so that all axes are busy at once. On a twisted
+  torus the colours of a whole slice go around rings of 2k chips first (libtpu's ``TwistedTorusND``, phases of 2k, k, k
+  or 2k, 2k, k chips); it treats a plane as that of a plain torus.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.slices.slice import Slice
+from tuner.slices.twist import rings_along
 
 TOPOLOGY_AWARE = ("v5e", "v6e")
 """Generations whose compiler orders rectangular groups itself."""
@@ -103,6 +106,8 @@ def axis_walks(slice_: Slice, group: Sequence[int]) -> tuple[Walk, ...] | None:
     the group holds both cores of its chips, the first axis of each colour takes the cores in: one ring up along the
     first cores and down along the second ones (libtpu's table of shard ids on v7x).
     """
+    if slice_.twisted and len(set(group)) == slice_.num_devices:
+        return _twisted_walks(slice_)
     box = _box(slice_, group)
     if box is None:
         return None
@@ -119,6 +124,18 @@ def axis_walks(slice_: Slice, group: Sequence[int]) -> tuple[Walk, ...] | None:
     cores = len(box[-1])
     out = [_by_axis(slice_, group, sizes, used, axis, cores) for axis in used]
     return tuple(walk for walks_ in out for walk in walks_)
+
+
+def _twisted_walks(slice_: Slice) -> tuple[Walk, ...]:
+    """Returns the walks of a whole twisted torus: on each axis, what three colours bring to it in their three phases.
+
+    How the members of a later phase lie on rings of 2k chips is not known; they are taken to load these evenly.
+    """
+    share, brought = 0.0, 1 / 3
+    for size in sorted(slice_.shape, reverse=True):
+        share += brought * (size - 1) / size
+        brought /= size
+    return tuple(Walk(rings=tuple(map(tuple, rings_along(slice_, axis).tolist())), share=share) for axis in range(3))
 
 
 def _box(slice_: Slice, group: Sequence[int]) -> list[list[int]] | None:

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from tuner.network.fabric import Ints
 from tuner.network.patterns import Flow, Pattern
 from tuner.network.rings import TOPOLOGY_AWARE, walks
+from tuner.slices.links import chip_coords
 from tuner.slices.slice import Slice
 from tuner.slices.symmetry import symmetries
+from tuner.slices.twist import chip_index, onto_grid
 
 Keys = NDArray[np.uint64]
 
@@ -30,6 +32,12 @@ def mixed(keys: Keys) -> Keys:
     return keys ^ (keys >> np.uint64(31))
 
 
+def _is_plane(slice_: Slice, pattern: Pattern) -> bool:
+    """Returns whether groups may be planes of the grid, which the compiler walks axis by axis, by their size."""
+    planes = [slice_.num_chips // size for size in slice_.shape]
+    return pattern.flow is Flow.RING and len(pattern.members[0]) in planes
+
+
 class Canon:
     """Computes keys of placements.
 
@@ -42,6 +50,8 @@ class Canon:
     def __init__(self, slice_: Slice, patterns: Sequence[Pattern] | None = None, *, symmetric: bool = True) -> None:
         self._slice = slice_
         self._patterns = patterns
+        if slice_.twisted and any(_is_plane(slice_, pattern) for pattern in patterns or ()):
+            symmetric = False  # a turned plane is no plane of the grid, and is walked otherwise
         moves = symmetries(slice_, translations=False) if symmetric else np.arange(slice_.num_devices)[None]
         self._moves: Ints = moves.astype(np.int64)
         closed = [wrap and size > 2 for wrap, size in zip(slice_.wrap, slice_.shape, strict=True)]
@@ -74,6 +84,9 @@ class Canon:
     def _homed(self, images: Ints) -> Ints:
         """Shifts each image along closed axes so that mesh position 0 is at their beginning."""
         slice_ = self._slice
+        if slice_.twisted:
+            places = chip_coords(slice_)[images]
+            return chip_index(slice_, onto_grid(slice_, places - places[..., :1, :]))
         chip, core = images // slice_.cores, images % slice_.cores
         moved: Ints = np.zeros_like(images)
         stride = 1

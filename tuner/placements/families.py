@@ -210,4 +210,7 @@ def structures(slice_: Slice, layout: Layout, ordered: Collection[str] | None = 
 
 
 def _closes(factors: Sequence[int], slice_: Slice) -> bool:
-    return any(f == n and wrap for f, n, wrap in zip(factors, slice_.shape, slice_.wrap, strict=False))
+    closed = [
+        w and (not slice_.twisted or n > min(slice_.shape)) for n, w in zip(slice_.shape, slice_.wrap, strict=True)
+    ]
+    return any(f == n and wraps for f, n, wraps in zip(factors, slice_.shape, closed, strict=False))

@@ -149,6 +149,7 @@ class Plan:
                 "generation": self.slice.generation_name,
                 "shape": list(self.slice.shape),
                 "wrap": list(self.slice.wrap),
+                "twisted": self.slice.twisted,
             },
             "toolchain": self.toolchain.to_json(),
             "constraints": self.constraints.to_json(),
@@ -185,7 +186,10 @@ class Plan:
 def _read(document: Mapping[str, Any]) -> Plan:
     where = document["slice"]
     slice_ = Slice(
-        generation_name=where["generation"], shape=tuple(where["shape"]), wrap=tuple(map(bool, where["wrap"]))
+        generation_name=where["generation"],
+        shape=tuple(where["shape"]),
+        wrap=tuple(map(bool, where["wrap"])),
+        twisted=bool(where.get("twisted", False)),
     )
     constraints = document["constraints"]
     return Plan(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.slices.slice import Slice
+from tuner.slices.twist import chip_index, onto_grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,20 +41,19 @@ def links(slice_: Slice) -> Links:
     """Enumerates the directed links of a slice, one in each direction between neighbours.
 
     An axis that wraps has links between its ends; on an axis of two chips these are the links that are there anyway,
-    and an axis of one chip has none. The link between two cores of a chip is not one of them.
+    and an axis of one chip has none. On a twisted torus they end further along the long axes. The link between two
+    cores of a chip is not one of them.
     """
     coords = chip_coords(slice_)
-    strides = np.cumprod((1, *slice_.shape[:-1]), dtype=np.int64)
     source, target, axes, steps = [], [], [], []
     for axis, (size, wraps) in enumerate(zip(slice_.shape, slice_.wrap, strict=True)):
         for step in (1, -1):
             moved = coords.copy()
             moved[:, axis] += step
-            if wraps and size > 2:
-                moved[:, axis] %= size
-            inside = np.flatnonzero((moved[:, axis] >= 0) & (moved[:, axis] < size))
+            closed = wraps and size > 2
+            inside = np.flatnonzero(closed | ((moved[:, axis] >= 0) & (moved[:, axis] < size)))
             source.append(inside.astype(np.int32))
-            target.append((moved[inside] @ strides).astype(np.int32))
+            target.append(chip_index(slice_, onto_grid(slice_, moved[inside])).astype(np.int32))
             axes.append(np.full(len(inside), axis, np.int8))
             steps.append(np.full(len(inside), step, np.int8))
     return Links(

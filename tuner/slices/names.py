@@ -12,7 +12,7 @@ from tuner.slices.generations import GENERATIONS, Generation
 from tuner.slices.shapes import Shape, list_shapes, make_slice, standard_shapes
 from tuner.slices.slice import Slice
 
-_NAME = re.compile(r"(?P<generation>[a-z0-9]+?)[-:](?P<size>\d+(?:x\d+)*)")
+_NAME = re.compile(r"(?P<generation>[a-z0-9]+?)[-:](?P<size>\d+(?:x\d+)*)(?:_(?P<twist>un|)twisted)?")
 _SUGGESTED_CHIPS = 512
 
 
@@ -22,6 +22,7 @@ def parse_slice(text: str, *, wrap: tuple[bool, ...] | None = None) -> Slice:
     A grid is taken as it is written: ``v5e-4x2`` is not ``v5e-2x4``. A number is what the accelerator names of the
     generation count: chips on v5e and v6e, TensorCores on v4, v5p and v7x, where ``v4-8`` is 4 chips; it stands for the
     most cubic standard shape of that size, which is the one behind the name in Google Cloud's and MaxText's tables.
+    ``v5p-4x4x8_twisted`` is the twisted torus; the plain one is ``v5p-4x4x8`` or ``v5p-4x4x8_untwisted``.
 
     Args:
         text: for example ``v5e-4x4``, ``v5litepod-16``, ``tpu7x-8`` or JAX's ``v5:2x2x1``.
@@ -50,10 +51,10 @@ def parse_slice(text: str, *, wrap: tuple[bool, ...] | None = None) -> Slice:
     sizes = tuple(map(int, match["size"].split("x")))
     shape = sizes if len(sizes) > 1 else _shape_of_count(text, entry, sizes[0])
     try:
-        slice_ = make_slice(entry.name, shape)
+        slice_ = make_slice(entry.name, shape, twisted=match["twist"] == "")
     except InvalidValue as error:
         raise UnknownName(str(error), nearest=_nearest(f"{entry.name}-{'x'.join(map(str, shape))}")) from None
-    return slice_ if wrap is None else make_slice(entry.name, shape, wrap)
+    return slice_ if wrap is None else make_slice(entry.name, shape, wrap, twisted=slice_.twisted)
 
 
 def accelerator_name(slice_: Slice) -> str:

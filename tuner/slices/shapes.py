@@ -2,7 +2,7 @@
 
 Sources: Google Cloud's TPU pages (supported shapes), the JAX scaling book ("How to think about TPUs", wraparound),
 MaxText's ``accelerator_to_spec_map.py`` (the shape behind each accelerator name, and ``wrap``), and the compiler for
-what it takes. A slice that the cloud provisions as a twisted torus is treated as a plain one.
+what it takes. Where the cloud may provision a twisted torus, the plain one is the default.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache
 
 from tuner.errors import InvalidValue
 from tuner.slices.generations import Generation, generation
-from tuner.slices.slice import Slice
+from tuner.slices.slice import Slice, can_twist
 
 Shape = tuple[int, ...]
 
@@ -74,11 +74,13 @@ def default_wrap(entry: Generation, shape: Shape) -> tuple[bool, ...]:
     return (all(size % _CUBE == 0 for size in shape),) * len(shape)
 
 
-def make_slice(generation_name: str, shape: Shape, wrap: tuple[bool, ...] | None = None) -> Slice:
+def make_slice(
+    generation_name: str, shape: Shape, wrap: tuple[bool, ...] | None = None, *, twisted: bool = False
+) -> Slice:
     """Builds a slice that the compiler takes; `wrap` None is `default_wrap`.
 
     Raises UnknownName for an unknown generation and InvalidValue, with the standard shapes, for a shape that the
-    compiler refuses.
+    compiler refuses, or that has no twisted torus if `twisted`.
     """
     entry = generation(generation_name)
     reason = refusal(entry, shape)
@@ -86,7 +88,8 @@ def make_slice(generation_name: str, shape: Shape, wrap: tuple[bool, ...] | None
         raise InvalidValue(
             f"no slice {entry.name}-{'x'.join(map(str, shape))}: {reason}; standard shapes are {list_shapes(entry)}"
         )
-    return Slice(generation_name=entry.name, shape=shape, wrap=default_wrap(entry, shape) if wrap is None else wrap)
+    wrap = default_wrap(entry, shape) if wrap is None else wrap
+    return Slice(generation_name=entry.name, shape=shape, wrap=wrap, twisted=twisted)
 
 
 def list_shapes(entry: Generation) -> str:
@@ -113,7 +116,8 @@ def note(slice_: Slice) -> str:
             )
     if slice_.wrap != default_wrap(entry, shape):
         notes.append(f"wraparound is set to {slice_.wrap}; the cloud's is {default_wrap(entry, shape)}")
-    low, middle, high = sorted(shape) if len(shape) == 3 else (0, 0, 0)
-    if entry.name in ("v4", "v5p") and low >= _CUBE and high == 2 * low and middle in (low, high):
-        notes.append(f"the cloud may provision {slice_.name} as a twisted torus; it is planned as a plain one")
+    if slice_.twisted:
+        notes.append("a twisted torus; live devices do not say whether they are one")
+    elif can_twist(entry.name, shape):
+        notes.append(f"the cloud may provision a twisted torus, which is {slice_.name}_twisted; this is the plain one")
     return "; ".join(notes)

@@ -10,6 +10,17 @@ from tuner.slices.generations import Generation, generation
 
 Coords = tuple[int, ...]
 
+_TWISTED = ("v4", "v5p")
+_CUBE = 4  # chips along each axis of the block that optical switches join
+
+
+def can_twist(generation_name: str, shape: tuple[int, ...]) -> bool:
+    """Returns whether there is a twisted torus of that shape."""
+    if generation_name not in _TWISTED or len(shape) != 3:
+        return False
+    low, middle, high = sorted(shape)
+    return low >= _CUBE and low % _CUBE == 0 and high == 2 * low and middle in (low, high)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
@@ -22,11 +33,13 @@ class Slice:
         generation_name: for example ``v5e``.
         shape: chips along x, y (and z on 3-D generations).
         wrap: whether each axis closes into a ring.
+        twisted: whether links that wrap a short axis end half of every long axis further; see `tuner.slices.twist`.
     """
 
     generation_name: str
     shape: tuple[int, ...]
     wrap: tuple[bool, ...]
+    twisted: bool = False
 
     def __post_init__(self) -> None:
         dimensions = self.generation.dimensions
@@ -36,6 +49,12 @@ class Slice:
             )
         if any(size < 1 for size in self.shape):
             raise InvalidValue(f"slice shape {self.shape} has an axis below 1")
+        if self.twisted and not (can_twist(self.generation_name, self.shape) and all(self.wrap)):
+            grid = "x".join(map(str, self.shape))
+            raise InvalidValue(
+                f"no twisted torus {self.generation_name}-{grid} with wraparound {self.wrap}; "
+                "legal: v4 and v5p with k x k x 2k or k x 2k x 2k chips, k a multiple of 4, and all axes closed"
+            )
 
     @property
     def generation(self) -> Generation:
@@ -44,8 +63,8 @@ class Slice:
 
     @property
     def name(self) -> str:
-        """``v5e-4x4``."""
-        return f"{self.generation_name}-{'x'.join(map(str, self.shape))}"
+        """``v5e-4x4``, or ``v5p-4x4x8_twisted``, as the compiler's topologies are called."""
+        return f"{self.generation_name}-{'x'.join(map(str, self.shape))}{'_twisted' if self.twisted else ''}"
 
     @property
     def cores(self) -> int:

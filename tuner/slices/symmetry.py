@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tuner.slices.links import chip_coords
 from tuner.slices.slice import Slice
+from tuner.slices.twist import chip_index, onto_grid
 
 
 def symmetries(slice_: Slice, *, translations: bool = True) -> NDArray[np.int32]:
@@ -23,19 +24,34 @@ def symmetries(slice_: Slice, *, translations: bool = True) -> NDArray[np.int32]
     Left out are maps that are no isometry of the space: exchanging the cores of single chips, and the extra symmetries
     that a ring of four chips has as a graph.
 
+    A twisted torus has all 48 turns of a cube and a shift onto every chip, although its axes differ in size.
+
     Args:
         slice_: the slice.
         translations: False leaves the shifts out (and the result is a group still): the full group of a torus of n
             chips holds up to 48 n permutations of n devices, 3 GB at 4096 chips.
     """
-    return _symmetries(slice_.shape, slice_.wrap, slice_.cores, slice_.generation_name, translations)
+    return _twisted(slice_, translations) if slice_.twisted else _symmetries(slice_, translations)
 
 
 @lru_cache(maxsize=8)
-def _symmetries(
-    shape: tuple[int, ...], wrap: tuple[bool, ...], cores: int, generation_name: str, translations: bool
-) -> NDArray[np.int32]:
-    coords = chip_coords(Slice(generation_name=generation_name, shape=shape, wrap=wrap))
+def _twisted(slice_: Slice, translations: bool) -> NDArray[np.int32]:
+    coords = chip_coords(slice_)
+    rows = []
+    for signs in itertools.product((1, -1), repeat=3):
+        for order in itertools.permutations(range(3)):
+            turned = coords[:, order] * np.array(signs, np.int32)
+            for shift in coords if translations else coords[:1]:
+                rows.append(chip_index(slice_, onto_grid(slice_, turned + shift)).astype(np.int32))
+    out = np.array(rows)
+    out.flags.writeable = False
+    return out
+
+
+@lru_cache(maxsize=8)
+def _symmetries(slice_: Slice, translations: bool) -> NDArray[np.int32]:
+    shape, wrap, cores = slice_.shape, slice_.wrap, slice_.cores
+    coords = chip_coords(slice_)
     strides = np.cumprod((1, *shape[:-1]), dtype=np.int64)
     kinds = [(size, wraps and size > 2) for size, wraps in zip(shape, wrap, strict=True)]
     maps_of_axis = [_axis_maps(size, wraps and translations) for size, wraps in kinds]

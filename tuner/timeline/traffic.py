@@ -8,6 +8,7 @@ import numpy as np
 
 from tuner.network.fabric import Fabric, Floats
 from tuner.slices.slice import Slice
+from tuner.slices.twist import onto_grid
 from tuner.timeline.prediction import LinkTraffic
 
 
@@ -40,6 +41,7 @@ def draw(slice_: Slice, links: Sequence[LinkTraffic]) -> str:
     most = max(seconds.values(), default=0.0)
 
     def load(first: tuple[int, ...], second: tuple[int, ...]) -> str:
+        second = tuple(onto_grid(slice_, np.array(second, np.int32)).tolist())
         ends = frozenset(",".join(map(str, place)) for place in (first, second))
         share = seconds.get(ends, 0.0) / most if most else 0.0
         return f"{100 * share:.0f}" if share else "."
@@ -52,14 +54,13 @@ def draw(slice_: Slice, links: Sequence[LinkTraffic]) -> str:
         for y in range(height):
             row = "o" + "".join(f"{load((x, y, *at), (x + 1, y, *at)):-^7}o" for x in range(width - 1))
             if slice_.wrap[0] and width > 2:
-                row += f"{load((width - 1, y, *at), (0, y, *at)):-^7}"
+                row += f"{load((width - 1, y, *at), (width, y, *at)):-^7}"
             lines.append(row)
-            below = (y + 1) % height
-            if below or (slice_.wrap[1] and height > 2):
-                lines.append("".join(f"{load((x, y, *at), (x, below, *at)):<8}" for x in range(width)).rstrip())
+            if y + 1 < height or (slice_.wrap[1] and height > 2):
+                lines.append("".join(f"{load((x, y, *at), (x, y + 1, *at)):<8}" for x in range(width)).rstrip())
         if depth and (z + 1 < depth[0] or (slice_.wrap[2] and depth[0] > 2)):
             above = (z + 1) % depth[0]
-            ups = (load((x, y, z), (x, y, above)) for y in range(height) for x in range(width))
+            ups = (load((x, y, z), (x, y, z + 1)) for y in range(height) for x in range(width))
             lines.append(f"to z={above}: " + " ".join(ups))
         planes.append("\n".join(lines))
     return "\n\n".join(planes)

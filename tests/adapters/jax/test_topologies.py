@@ -3,10 +3,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from jax.experimental import topologies
-from jax.sharding import AxisType
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from adapters.jax.topologies import device_position, devices_in_order, mesh_for, topology, topology_arguments
 from tuner.errors import InvalidValue, ToolchainMissing, UnknownName
@@ -47,6 +49,23 @@ def test_every_standard_shape_equals_the_compilers_topology(generation: str) -> 
         # Thousands of chips say no more than hundreds; the largest of each generation is looked at below.
         if slice_.num_chips <= 1024:
             assert_equal_to_the_compilers(slice_)
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize("name", ["v4-4x4x8_twisted", "v5p-8x4x4_twisted", "v5p-4x8x8_twisted"])
+def test_a_twisted_torus_equals_the_compilers_topology(name: str) -> None:
+    assert_equal_to_the_compilers(parse_slice(name))
+
+
+@pytest.mark.compiler
+def test_the_compiler_reduces_over_a_twisted_torus_by_its_own_strategy() -> None:
+    found = []
+    for name in ("v5p-4x4x8", "v5p-4x4x8_twisted"):
+        mesh = mesh_for(parse_slice(name), Layout.of({"all": 128}))
+        run = jax.shard_map(lambda x: jax.lax.psum(x, "all"), mesh=mesh, in_specs=P("all"), out_specs=P())
+        argument = jax.ShapeDtypeStruct((128 * 128, 128), np.float32, sharding=NamedSharding(mesh, P("all")))
+        found.append("TwistedTorusND" in jax.jit(run).lower(argument).compile().as_text())
+    assert found == [False, True]
 
 
 @pytest.mark.compiler
