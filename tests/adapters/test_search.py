@@ -75,9 +75,9 @@ def test_a_search_that_is_killed_goes_on_from_what_it_had_found(tmp_path: Path) 
     assert found
 
     events: list[Event] = []
-    settings = Settings(budget_s=None, patience=None, slack=None)
+    settings = Settings(budget_s=None, patience=None, slack=None, max_trials=len(found) + 2)
     outcome = tune(spec=SPEC, slice_name="v5e-2x2", db=url, settings=settings, listener=events.append, jobs=1)
-    assert outcome.proved
+    assert len(_complete(url)) > len(found)
     assert set(found) <= set(_complete(url))
     again = {event.trial.candidate.digest for event in events if isinstance(event, TrialEnded) and not event.cached}
     assert not again & {digest for _, digest, _ in found}
