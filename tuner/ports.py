@@ -60,6 +60,14 @@ class Workload(Protocol):
         """Declared identity: model, revision, configuration digest, shape, videos, guidance, dtypes."""
 
     @property
+    def source(self) -> str:
+        """A digest of the code that builds the step.
+
+        It is part of what cached results are found by, so that an edit never meets the results of the code before it,
+        and not of the identity, so that an edit that changes nothing does not outdate a plan.
+        """
+
+    @property
     def space(self) -> Space:
         """What may vary."""
 

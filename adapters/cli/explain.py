@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
 import storage
-from adapters.cli import options, render
-from tuner.errors import InvalidValue, PlanNotFound
-from tuner.plans.lookup import Query
-from tuner.plans.plan import Constraints, Plan, StoredPlan
+from adapters.cli import chosen, links, options, render
+from tuner.errors import InvalidValue
+from tuner.plans.plan import Plan
 from tuner.stores import Store, Trial
 from tuner.timeline.prediction import Prediction
 
@@ -19,46 +19,18 @@ _COLLECTIVES = 8
 
 
 @click.command()
-@click.argument("plan")
-@click.option("--shape", metavar="WxHxF", default="", help="With a model: width, height and frames.")
-@click.option(
-    "--videos", type=click.IntRange(min=1), default=1, show_default=True, help="With a model: videos at once."
-)
-@click.option("--no-guidance", is_flag=True, help="With a model: distilled variants.")
-@click.option("--slice", "slice_name", metavar="NAME", default="", help="With a model: for example v5e-2x4.")
-@click.option("--reserve-hbm", type=options.Bytes(), default=0, help="With a model: HBM that must stay free.")
+@chosen.plan
 @options.database
-def command(
-    plan: str, shape: str, videos: int, no_guidance: bool, slice_name: str, reserve_hbm: int, db: str | None
-) -> None:
+def command(db: str | None, **named: Any) -> None:
     """Say why PLAN won and where its time goes. PLAN is a plan's id, or a model with --shape and --slice."""
     with storage.open_store(db) as store:
-        stored = (
-            store.plan(int(plan))
-            if plan.isdecimal()
-            else _found(
-                store,
-                Query(
-                    model=plan,
-                    shape=shape,
-                    slice_name=options.require_slice_name(slice_name),
-                    variant=options.variant(videos, no_guidance),
-                    constraints=Constraints(reserve_hbm_bytes=reserve_hbm),
-                ),
-            )
-        )
+        stored = chosen.find(store, **named)
         trials = _study_trials(store, stored.plan)
     click.echo("\n".join(render.plan_lines(stored.plan)))
-    for section in (_time(stored.plan), _gain(stored.plan), _rivals(stored.plan, trials), _rejections(trials)):
+    plan = stored.plan
+    for section in (_time(plan), _links(plan), _gain(plan), _rivals(plan, trials), _rejections(trials)):
         if section:
             click.echo("\n" + section)
-
-
-def _found(store: Store, query: Query) -> StoredPlan:
-    answer = store.lookup(query)
-    if answer.plan is None:
-        raise PlanNotFound("; ".join(answer.reasons))
-    return answer.plan
 
 
 def _study_trials(store: Store, plan: Plan) -> Sequence[Trial]:
@@ -127,6 +99,10 @@ def _time(plan: Plan) -> str:
         if left > 0:
             lines.append(f"and {left} more that the step waits less for")
     return "\n".join(lines)
+
+
+def _links(plan: Plan) -> str:
+    return links.traffic(plan.slice, Prediction.from_json(plan.details))
 
 
 def _gain(plan: Plan) -> str:

@@ -27,6 +27,7 @@ _COMMANDS = {
     "plans": ("adapters.cli.plans", "List, show, export, compare, promote and retire plans."),
     "trials": ("adapters.cli.trials", "List the trials of a study."),
     "explain": ("adapters.cli.explain", "Say why a plan won and where its time goes."),
+    "compare": ("adapters.cli.compare", "List placements of a plan's program side by side."),
     "models": ("adapters.cli.models", "List the models that can be tuned."),
     "slices": ("adapters.cli.slices", "List the slices that can be tuned for."),
     "db": ("adapters.cli.database", "Create, upgrade and check the database."),

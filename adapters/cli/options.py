@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from tuner.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from tuner.network.cost import Degraded
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -57,6 +60,39 @@ class Seconds(click.ParamType[float]):
         if match is None:
             self.fail(f"{value!r} is not a time; legal: a number with ms, s, min or h", param, ctx)
         return float(match[1]) * _SECONDS[(match[2] or "").lower()]
+
+
+class Link(click.ParamType["Degraded"]):
+    """A link that does not run at its full rate, such as ``0,0:1,0=0.5``."""
+
+    name = "link"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Degraded:
+        """Returns the link; fails with an example."""
+        from tuner.network.cost import Degraded
+
+        if isinstance(value, Degraded):
+            return value
+        try:
+            return Degraded.parse(str(value))
+        except InvalidValue as error:
+            self.fail(str(error), param, ctx)
+
+
+def link_text(link: Degraded) -> str:
+    """Returns a link as it is asked for, its ends in order: two ways to say the same are one text."""
+    first, second = (",".join(map(str, end)) for end in sorted(link.ends))
+    return f"{first}:{second}={link.rate:g}"
+
+
+links = click.option(
+    "--link",
+    "links",
+    type=Link(),
+    multiple=True,
+    metavar="END:END=SHARE",
+    help="A link that keeps this share of its rate, 0 if it is missing: 0,0:1,0=0.5. May be repeated.",
+)
 
 
 def workload(function: F) -> F:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import jax
 
+from tuner.canonical import digest
 from tuner.layouts.layout import Layout
 from tuner.ports import Workload
 
@@ -32,6 +34,11 @@ class Step:
         """Lowers for TPU, whatever backend is present, and returns a ``jax.stages.Lowered``."""
         jitted = jax.jit(self.function, out_shardings=self.out_shardings, donate_argnums=self.donate)
         return jitted.trace(*self.arguments).lower(lowering_platforms=("tpu",))
+
+
+def source_digest(paths: Iterable[Path]) -> str:
+    """Returns the digest of the texts of source files; a file that is not there counts as empty."""
+    return digest([path.read_text() if path.is_file() else "" for path in sorted(paths)])
 
 
 class JaxWorkload(Workload, Protocol):

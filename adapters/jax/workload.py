@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from adapters.jax.step import Step
+from adapters.jax.step import Step, source_digest
 from tuner.canonical import digest
 from tuner.errors import InvalidValue
 from tuner.layouts.layout import Layout, Option
@@ -94,7 +94,7 @@ class FunctionWorkload:
         deployed: axis sizes of what runs today, for baseline A; None for the whole slice on the first axis that may
             take it.
         shape: what a plan of the model depends on beside its name, such as a resolution.
-        revision: raise it when the function changes in a way that outdates plans.
+        revision: raise it when the function changes in a way that outdates plans, or what it imports changes.
     """
 
     model: str
@@ -126,18 +126,20 @@ class FunctionWorkload:
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """Revision, and digests over what is declared here and over the file that defines the function.
-
-        Results are cached under the identity, so an edit of that file must change it. What the function imports from
-        elsewhere is not seen: raise `revision` when that changes.
-        """
+        """Revision, and a digest over what is declared here."""
         declared = [
             [[path, list(leaf.shape), list(leaf.names), leaf.dtype] for path, leaf in self._leaves()],
             {name: list(axes) for name, axes in self.rules.items()},
             [[dimension.name, list(dimension.sizes)] for dimension in self.dimensions],
             [[choice.name, list(choice.values)] for choice in self.options],
         ]
-        return {"revision": self.revision, "declaration": digest(declared), "source": _source_digest(self.function)}
+        return {"revision": self.revision, "declaration": digest(declared)}
+
+    @property
+    def source(self) -> str:
+        """Digest of the file that defines the function. What it imports is not seen: raise `revision` for that."""
+        path = inspect.getsourcefile(inspect.unwrap(self.function))
+        return source_digest([Path(path)] if path is not None else [])
 
     @property
     def space(self) -> Space:
@@ -230,11 +232,6 @@ class FunctionWorkload:
                     numbers={"dimension": dimension, "length": length, "size": shards},
                 )
         return None
-
-
-def _source_digest(function: Callable[..., Any]) -> str:
-    path = inspect.getsourcefile(inspect.unwrap(function))
-    return digest(Path(path).read_text()) if path is not None and Path(path).is_file() else ""
 
 
 def _is_argument(node: object) -> bool:

@@ -15,7 +15,7 @@ from tuner.ports import WorkloadSpec
 
 __all__ = ["VideoShape", "models", "parse_shape", "resolve"]
 
-_MEMBERS = ("name", "identity", "space", "verdict", "baselines", "tuned", "step")
+_MEMBERS = ("name", "identity", "source", "space", "verdict", "baselines", "tuned", "step")
 
 
 def models() -> Mapping[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from tuner.canonical import digest
 from tuner.layouts.layout import Candidate
 from tuner.plans.toolchain import Toolchain
 from tuner.plans.workload import WorkloadKey
@@ -23,9 +24,10 @@ _TRANSIENT = frozenset({RejectReason.TIMEOUT, RejectReason.COMPILER_ABORT, Rejec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What a search looks at: the workload, where it shall run, and the toolchain that compiles."""
+    """What a search looks at: the workload, its code, where it shall run, and the toolchain that compiles."""
 
     workload: WorkloadKey
+    source: str
     spec: WorkloadSpec
     slice: Slice
     toolchain: Toolchain
@@ -33,7 +35,7 @@ class Subject:
     def key(self, candidate: Candidate) -> ContentKey:
         """Returns the content key of a candidate."""
         return ContentKey(
-            workload_digest=self.workload.digest,
+            workload_digest=digest([self.workload.digest, self.source]),
             slice_name=self.slice.name,
             wrap=self.slice.wrap,
             toolchain_digest=self.toolchain.digest,

@@ -86,7 +86,7 @@ class Search:
         self._jax = toolchain.jax_release
         self._calibration = calibration(slice_.generation_name)
         key = WorkloadKey.of(workload.name, workload.identity)
-        subject = Subject(workload=key, spec=spec, slice=slice_, toolchain=toolchain)
+        subject = Subject(workload=key, source=workload.source, spec=spec, slice=slice_, toolchain=toolchain)
         self._compiler = CachedCompiler(compiler, store, subject)
         self._screen = ScreenStage(
             workload=workload,
@@ -105,7 +105,7 @@ class Search:
             slice=slice_,
             toolchain=toolchain,
             constraints=self._settings.constraints,
-            space_revision=model_revision(workload.space, self._calibration),
+            space_revision=model_revision(workload, self._calibration),
         )
         self._study = store.open_study(self._key)
         self._optuna = optuna.create_study(

@@ -6,12 +6,12 @@ import dataclasses
 
 from tuner.calibration.calibration import Calibration
 from tuner.canonical import digest
-from tuner.layouts.space import Space
+from tuner.ports import Workload
 
 MODEL = "1"
 """Revision of the code that turns a program into seconds. Raise it with any change that moves a prediction."""
 
 
-def model_revision(space: Space, calibration: Calibration) -> str:
-    """Returns a short digest over the space, the calibration and the model's revision."""
-    return digest([dataclasses.asdict(space), dataclasses.asdict(calibration), MODEL])[:12]
+def model_revision(workload: Workload, calibration: Calibration) -> str:
+    """Returns a short digest over the space, the code of the step, the calibration and the model's revision."""
+    return digest([dataclasses.asdict(workload.space), workload.source, dataclasses.asdict(calibration), MODEL])[:12]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 
-from adapters.jax.step import Step
+from adapters.jax.step import Step, source_digest
 from adapters.models.wan.axes import CFG, CONTEXT, DATA, RING, TENSOR, ULYSSES, Axes
 from adapters.models.wan.blocks import ranked_blocks
 from adapters.models.wan.config import PRESETS, Preset, VideoShape, parse_shape
@@ -73,6 +74,11 @@ class WanWorkload:
             "weights_dtype": self.dtype,
             "latents_dtype": "float32",
         }
+
+    @property
+    def source(self) -> str:
+        """Digest of this package."""
+        return source_digest(Path(__file__).parent.glob("*.py"))
 
     @property
     def space(self) -> Space:

@@ -122,7 +122,7 @@ def test_the_identity_follows_the_declaration_and_the_source() -> None:
     assert one.identity == workload(("heads",), (64,), {"heads": ("tensor",)}).identity
     assert one.identity != workload(("heads",), (128,), {"heads": ("tensor",)}).identity
     assert one.identity != dataclasses.replace(one, revision="2").identity
-    assert one.identity["source"] != examples.block.workload.identity["source"]
+    assert one.source != examples.block.workload.source != examples.two_stages.workload.source
 
 
 def test_what_is_deployed_may_be_declared() -> None:

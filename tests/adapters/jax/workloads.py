@@ -33,6 +33,7 @@ class Tiny:
     name: str = "tiny@1"
     spec: WorkloadSpec = field(default_factory=lambda: WorkloadSpec(model="tests.adapters.jax.workloads:TINY"))
     identity: Mapping[str, str] = field(default_factory=lambda: {"model": "tiny"})
+    source: str = ""
     space: Space = field(
         default_factory=lambda: Space(
             dimensions=tuple(Dimension(name=name, sizes=(1, 2, 4, 8)) for name in ("data", "tensor")),
@@ -108,6 +109,7 @@ class Rotating:
     name: str = "rotating@1"
     spec: WorkloadSpec = field(default_factory=lambda: WorkloadSpec(model="tests.adapters.jax.workloads:ROTATING"))
     identity: Mapping[str, str] = field(default_factory=lambda: {"model": "rotating"})
+    source: str = ""
     space: Space = field(
         default_factory=lambda: Space(
             dimensions=(Dimension(name="data", sizes=(1, 8)), Dimension(name="ring", sizes=(1, 4, 32)))

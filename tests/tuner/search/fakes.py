@@ -23,10 +23,15 @@ class FakeWorkload:
 
     name: str = "fake@1x1x1"
     weight_bytes: int = 1 << 30
+    code: str = "1"
 
     @property
     def identity(self) -> Mapping[str, str]:
         return {"revision": "1"}
+
+    @property
+    def source(self) -> str:
+        return self.code
 
     @property
     def space(self) -> Space:

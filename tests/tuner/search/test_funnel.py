@@ -127,6 +127,20 @@ def test_another_study_reuses_programs() -> None:
     assert len(bench.store.studies()) == 2
 
 
+def test_results_of_other_code_are_not_met_again() -> None:
+    bench = Bench()
+    bench.run()
+    screened, compiled = len(bench.screener.asked), len(bench.compiler.asked)
+    bench.run(workload=FakeWorkload(code="2"))
+    assert len(bench.screener.asked) == 2 * screened
+    assert len(bench.compiler.asked) == compiled  # the edit changed nothing: every program lowered to the same
+    bench.compiler.lowered = lambda candidate: f"edited {candidate.digest}"
+    bench.run(workload=FakeWorkload(code="3"))
+    assert len(bench.compiler.asked) == 2 * compiled
+    assert len(bench.store.studies()) == 3
+    assert len(bench.store.plans()) == 1  # the identity is the same: an edit does not outdate the plan
+
+
 def test_candidates_that_lower_to_one_program_are_compiled_once() -> None:
     bench = Bench(lowered=lambda candidate: "same")
     bench.run()

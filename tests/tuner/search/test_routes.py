@@ -75,6 +75,7 @@ class Rotating:
 
     name: str = "rotating@1x1x1"
     identity: Mapping[str, str] = field(default_factory=lambda: {"revision": "1"})
+    source: str = ""
     space: Space = field(
         default_factory=lambda: Space(
             dimensions=(Dimension(name="data", sizes=(1, 2, 4, 8)), Dimension(name="tensor", sizes=(1, 4, 8))),

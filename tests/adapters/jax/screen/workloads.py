@@ -34,6 +34,10 @@ class Patient:
     space: Space = _SPACE
 
     @property
+    def source(self) -> str:
+        return ""
+
+    @property
     def identity(self) -> Mapping[str, str]:
         return {"model": "patient"}
 

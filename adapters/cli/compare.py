@@ -1,0 +1,127 @@
+"""`meshwright compare`: a plan beside what it could have been."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import click
+import numpy as np
+
+import storage
+from adapters.cli import chosen, options, render
+from tuner.calibration.calibration import calibration
+from tuner.errors import PlanNotFound
+from tuner.network.cost import Degraded
+from tuner.placements.placement import Placement
+from tuner.placements.ranking import rank_with
+from tuner.plans.plan import Plan
+from tuner.ports import Compiled
+from tuner.stores import ContentKey, Store
+from tuner.timeline.ranker import Ranker
+
+
+@click.command()
+@chosen.plan
+@click.option("--placements", is_flag=True, required=True, help="Compare placements of the plan's compiled program.")
+@options.links
+@options.database
+@options.output_format
+def command(placements: bool, links: tuple[Degraded, ...], db: str | None, output: str, **named: Any) -> None:
+    """Compare JAX's default, row-major, the best and the worst placement of PLAN's program.
+
+    PLAN is a plan's id, or a model with --shape and --slice. The program comes from the database; nothing is compiled.
+    """
+    with storage.open_store(db) as store:
+        stored = chosen.find(store, **named)
+        program = _compiled(store, stored.plan).program
+    plan = stored.plan
+    ranker = Ranker(program, plan.slice, plan.candidate.layout, calibration(plan.slice.generation_name), links)
+    ranked = rank_with(ranker, jax=plan.toolchain.jax_release, like=plan.candidate.placement)
+    compared = {
+        "plan": plan.placement,
+        "JAX's default": ranked.default.placement,
+        "row-major": ranked.row_major.placement,
+        "best": ranked.best[0].placement,
+        "worst": ranked.worst.placement,
+    }
+    default_s = ranked.default.step_s
+    entries = [_entry(name, placement, ranker, default_s) for name, placement in compared.items()]
+    if output == "json":
+        render.document({"plan": stored.id, "links": [options.link_text(link) for link in links], "placements": entries})
+        return
+    count = f"{ranked.scored} placements looked at, {ranked.refused} of {ranked.count} structured ones do not compile"
+    click.echo(f"{plan.workload.name} on {plan.slice.name}, {plan.candidate.layout} (predicted; {count})")
+    for link in links:
+        click.echo(f"  link {options.link_text(link)} of its rate")
+    columns = [
+        ("", "<"),
+        ("step ms", ">"),
+        ("vs default", ">"),
+        ("exposed ms", ">"),
+        ("busiest link", "<"),
+        ("busy ms", ">"),
+        ("placement", "<"),
+    ]
+    click.echo(render.table(columns, [_row(entry) for entry in entries]))
+    for entry in entries:
+        if entry["reason"]:
+            click.echo(f"{entry['name']}: {entry['reason']}")
+
+
+def _compiled(store: Store, plan: Plan) -> Compiled:
+    """Returns the program of a plan, found by its trial. Raises PlanNotFound if the database does not hold it."""
+    trials = [trial for study in store.studies() if study.key.name == plan.study for trial in store.trials(study.id)]
+    trial = next((trial for trial in trials if trial.number == plan.trial), None)
+    key = ContentKey(
+        workload_digest=plan.workload.digest,
+        slice_name=plan.slice.name,
+        wrap=plan.slice.wrap,
+        toolchain_digest=plan.toolchain.digest,
+        candidate_digest=plan.candidate.digest,
+    )
+    found = store.compiled_program(trial.lowered_digest, key) if trial is not None and trial.lowered_digest else None
+    if not isinstance(found, Compiled):
+        raise PlanNotFound(
+            f"the compiled program of trial {plan.trial} of study {plan.study!r} is not in this database; "
+            "run `meshwright tune` for it against this database"
+        )
+    return found
+
+
+def _entry(name: str, placement: Placement, ranker: Ranker, default_s: float) -> dict[str, Any]:
+    # What cannot run has no figures, and JSON has no infinity.
+    step_s = float(ranker.step_s(np.asarray([placement.devices]))[0])
+    entry: dict[str, Any] = {
+        "name": name,
+        "placement": placement.to_json(ranker.slice_),
+        "step_s": None,
+        "speedup_over_default": None,
+        "exposed_s": None,
+        "busiest_link": "",
+        "busiest_link_s": None,
+        "reason": "",
+    }
+    if not math.isfinite(step_s):
+        refusal = ranker.verdict(placement)
+        return entry | {"reason": refusal.detail if refusal is not None else "it sends over a link that is missing"}
+    prediction = ranker.predict(placement)
+    return entry | {
+        "step_s": prediction.step_s,
+        "speedup_over_default": default_s / prediction.step_s if math.isfinite(default_s) else None,
+        "exposed_s": prediction.exposed_communication_s,
+        "busiest_link": prediction.busiest_link,
+        "busiest_link_s": prediction.busiest_link_s,
+    }
+
+
+def _row(entry: dict[str, Any]) -> list[str]:
+    return [
+        entry["name"],
+        render.ms(entry["step_s"]),
+        render.times(entry["speedup_over_default"]),
+        render.ms(entry["exposed_s"]),
+        entry["busiest_link"],
+        render.ms(entry["busiest_link_s"]),
+        entry["placement"]["description"],
+    ]
