@@ -68,7 +68,10 @@ def collective(
     kind = _KINDS[base_opcode(instruction)]
     done = next((user for user in computation.users(instruction.name) if user.opcode.endswith("-done")), None)
     result = result_bytes(instruction if done is None or not instruction.opcode.endswith("-start") else done)
-    operand = sum(result_bytes(computation.instructions[name]) for name in instruction.operands)
+    # A ragged all-to-all also takes the buffer to write to, offsets and sizes; how much is sent is known at run time
+    # only, at most its whole operand, which makes it a dense one.
+    sent = instruction.operands[: 1 if instruction.opcode.startswith("ragged") else None]
+    operand = sum(result_bytes(computation.instructions[name]) for name in sent)
     if outer is not None and kind is CollectiveKind.ALL_REDUCE and _keeps_a_shard(computation, instruction):
         # All-reduce-scatter fusion: the emitter sends what a reduce-scatter sends.
         kind, result = CollectiveKind.REDUCE_SCATTER, result_bytes(outer)
