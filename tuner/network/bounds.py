@@ -64,7 +64,7 @@ def cut_bound_s(network: Network, collective: Collective, devices: Sequence[int]
     sides = cuts(network.slice_)
     if not len(sides):
         return 0.0
-    rate = 1 / network.seconds_per_byte[network.fabric.exists]
+    rate = 1 / network.seconds_per_byte[fabric(network.slice_).exists]  # 0 for a missing link
     start, end = _crossing(network.slice_)
     worst = 0.0
     for inside in (sides, ~sides):
@@ -82,8 +82,13 @@ def _must_cross(collective: Collective, inside: Sides) -> Floats:
         source, target = np.asarray(collective.pairs).T
         crossing = (inside[:, source] & ~inside[:, target]).sum(axis=1)
         return np.asarray(crossing * float(collective.operand_bytes))
-    groups = np.asarray(collective.groups)
-    size = groups.shape[1]
+    sizes = {len(group) for group in collective.groups}
+    return np.sum([_must_leave(collective, inside, size) for size in sorted(sizes)], axis=0)
+
+
+def _must_leave(collective: Collective, inside: Sides, size: int) -> Floats:
+    """Returns what `_must_cross` does for the groups of one size."""
+    groups = np.asarray([group for group in collective.groups if len(group) == size])
     near = inside[:, groups].sum(axis=2)
     far = size - near
     split = (near > 0) & (far > 0)

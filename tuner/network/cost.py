@@ -15,11 +15,12 @@ import numpy as np
 
 from tuner.calibration.calibration import Calibration
 from tuner.errors import InvalidValue
+from tuner.network.detours import Detoured
 from tuner.network.fabric import Fabric, Floats, Ints, Order
 from tuner.network.fabrics import fabric
 from tuner.network.loads import Loader, UnitLoads
 from tuner.network.patterns import Flow, Pattern
-from tuner.network.reach import SCHEDULE_LOSS, STEPS_OF_HOP
+from tuner.network.reach import SCHEDULE_LOSS, STEPS_OF_HOP, is_limited
 from tuner.network.regimes import regime
 from tuner.program.program import Collective, CollectiveKind
 from tuner.slices.slice import Coords, Slice
@@ -31,7 +32,8 @@ class Degraded:
 
     Attributes:
         ends: chip coordinates of its two ends.
-        rate: share of the full rate that is left; 0 means that the link is missing.
+        rate: share of the full rate that is left; 0 means that the link is missing: traffic goes around it where it
+            can, and takes infinitely long where it cannot.
     """
 
     ends: tuple[Coords, Coords]
@@ -43,9 +45,19 @@ class Degraded:
 
     @classmethod
     def parse(cls, text: str) -> Degraded:
-        """Reads ``0,0:1,0=0.5``. Raises InvalidValue with an example if the text is something else."""
+        """Reads ``0,0:1,0=0.5``.
+
+        Raises InvalidValue with an example if the text is something else, and with the reason if it is a chip: a slice
+        must be whole, because programs are compiled for all of its chips.
+        """
         try:
             ends, rate = text.split("=")
+            if ":" not in ends:
+                chip, left = ",".join(str(int(part)) for part in ends.split(",")), float(rate)
+                raise InvalidValue(
+                    f"chip {chip} with {left} of its rate: a slice must be whole, as programs run on all of its chips; "
+                    "tune for a smaller slice, or state single links (0,0:1,0=0.5)"
+                )
             first, second = (tuple(int(part) for part in end.split(",")) for end in ends.split(":"))
             return cls(ends=(first, second), rate=float(rate))
         except InvalidValue:
@@ -108,10 +120,14 @@ class Network:
         self.calibration = calibration
         self.degraded = tuple(degraded)
         self.fabric: Fabric = fabric(slice_)
+        slowed = self._slowed()
+        missing = [link for link, share in slowed if share == 0]
+        if missing and not is_limited(slice_):  # limited routing has one route between two chips, or none
+            self.fabric = Detoured(self.fabric, missing)
         self._loader = Loader(self.fabric)
         rate = np.full(self.fabric.num_links, calibration.sustained_link_bytes_per_s)
         rate[self.fabric.is_core_link()] = calibration.core_link_bytes_per_s or np.inf
-        for link, share in self._slowed():
+        for link, share in slowed:
             rate[link] *= share
         with np.errstate(divide="ignore"):
             self.seconds_per_byte: Floats = 1 / rate

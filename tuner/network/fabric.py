@@ -107,6 +107,27 @@ class Fabric:
             hops += (self._chip[source] == self._chip[target]) & (self._core[source] != self._core[target])
         return hops
 
+    def crosses(self, link: int, order: Order, source: Ints, target: Ints) -> NDArray[np.bool_]:
+        """Returns whether a route crosses a link between chips.
+
+        Args:
+            link: its number.
+            order: of axes to route in.
+            source: device indices.
+            target: device indices that broadcast with `source`.
+        """
+        axis, cores = link // self._chips // 2, self.slice_.cores
+        start, end = (np.array(self.slice_.device(place)) for place in self.link_ends(link))
+        source, target = source // cores * cores, target // cores * cores
+        past = self.distance(source, start) + 1 + self.distance(end, target)
+        on = np.asarray(past == self.distance(source, target))
+        turn = order.index(axis)
+        for before in order[:turn]:
+            on = on & (self._position[before][target] == self._position[before][start])
+        for after in order[turn + 1 :]:
+            on = on & (self._position[after][source] == self._position[after][start])
+        return on
+
     def loads(self, source: Ints, target: Ints, orders: Sequence[Order]) -> Floats:
         """Returns how often each link is crossed when every pair sends one unit.
 

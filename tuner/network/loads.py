@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tuner.network.fabric import Fabric, Floats, Ints, Order
 from tuner.network.patterns import Flow, Pattern
 from tuner.network.reach import is_limited, reachable
-from tuner.network.rings import Walk, may_have_own_order, ring_share, walks
+from tuner.network.rings import TOPOLOGY_AWARE, Walk, may_have_own_order, ring_share, walks
 from tuner.network.sets import Columns, SetTable
 
 PAIRS_AT_ONCE = 1 << 18
@@ -67,6 +67,8 @@ class Loader:
         """
         devices = placements[:, np.asarray(pattern.members)]
         size = devices.shape[-1]
+        if pattern.flow is not Flow.PERMUTE and any(row[-1] == row[-2] for row in pattern.members if size > 1):
+            return self._mixed(pattern, devices, orders)
         match pattern.flow:
             case Flow.PERMUTE:
                 return self._sent(devices[..., 0], devices[..., 1], 1.0, orders)
@@ -81,6 +83,31 @@ class Loader:
                 rings, own = self._in_ring_order(devices)
                 around = self._around(rings, orders)
                 return replace(around, direct=around.direct & (own | self._may_list(size)))
+
+    def _mixed(self, pattern: Pattern, devices: Ints, orders: tuple[Order, ...]) -> UnitLoads:
+        """Adds up groups of several sizes. Rings take the compiler's own order only if all of them have one, and are
+        never worked on axis by axis."""
+        sizes = np.array([len(set(row)) for row in pattern.members])
+        parts = [devices[:, sizes == size, :size] for size in np.unique(sizes[sizes > 1]).tolist()]
+        if pattern.flow is Flow.EXCHANGE:
+            pairs = [(part, *_every_pair(part.shape[-1])) for part in parts]
+            sent = [self._sent(p[..., a], p[..., b], 1 / p.shape[-1], orders) for p, a, b in pairs]
+        else:
+            own = np.full(len(devices), self.fabric.slice_.generation_name in TOPOLOGY_AWARE)
+            rings = []
+            for part in parts if own.all() else ():
+                ring, known = self._in_ring_order(part)
+                rings.append(ring)
+                own &= known
+            chosen = [np.where(own[:, None, None], r, p) for r, p in zip(rings, parts, strict=True)] if rings else parts
+            sent = [self._around(ring, orders) for ring in chosen]
+            sent = [replace(s, direct=s.direct & (own | self._may_list(len(pattern.members[0])))) for s in sent]
+        return UnitLoads(
+            loads=np.sum([s.loads for s in sent], axis=0),
+            hops=np.stack([s.hops for s in sent]).max(axis=0),
+            way=np.stack([s.way for s in sent]).max(axis=0),
+            direct=np.stack([s.direct for s in sent]).all(axis=0),
+        )
 
     def _worth_remembering(self, pairs: int) -> bool:
         return self.fabric.num_links <= WORK_OF_PAIR * pairs

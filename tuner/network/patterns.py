@@ -32,7 +32,8 @@ class Pattern:
 
     Attributes:
         flow: how.
-        members: groups of logical ids for rings and exchanges; (source, target) for permutes.
+        members: groups of logical ids for rings and exchanges; (source, target) for permutes. A group that is smaller
+            than others is filled up with its last member, so that all rows are of one length.
     """
 
     flow: Flow
@@ -50,7 +51,9 @@ class Pattern:
             raise InvalidValue(f"{collective.kind} {collective.name!r} does not use the links of a slice")
         flow = FLOWS[collective.kind]
         members = [tuple(row) for row in (collective.pairs if flow is Flow.PERMUTE else collective.groups)]
-        if flow is Flow.EXCHANGE or (flow is Flow.RING and len(members[0]) <= 2):
+        size = max(map(len, members))
+        if flow is Flow.EXCHANGE or (flow is Flow.RING and size <= 2):
             # The order inside a group changes nothing here, so collectives that list it otherwise share the work.
             members = [tuple(sorted(row)) for row in members]
+        members = [row + row[-1:] * (size - len(row)) for row in members]
         return cls(flow=flow, members=tuple(sorted(members)))

@@ -46,6 +46,19 @@ class TwistedFabric(Fabric):
         """Returns hops between device indices."""
         return self._hops[self._difference(source, target)]
 
+    def crosses(self, link: int, order: Order, source: Ints, target: Ints) -> NDArray[np.bool_]:
+        """Returns whether a route crosses a link; see `Fabric.crosses`."""
+        start, end = (np.array(self.slice_.device(place)) for place in self.link_ends(link))
+        past = self.distance(source, start) + 1 + self.distance(end, target)
+        on = np.array(past == self.distance(source, target))
+        source, target = np.broadcast_arrays(source, target)
+        maybe = np.flatnonzero(on)
+        for at in range(0, len(maybe), _ROUTES_AT_ONCE):
+            some = maybe[at : at + _ROUTES_AT_ONCE]
+            loads = self._routed(source.ravel()[some][:, None], target.ravel()[some][:, None], order)
+            on.ravel()[some] = loads[:, link] > 0
+        return on
+
     def _difference(self, source: Ints, target: Ints) -> Ints:
         apart = (self._coords[target] - self._coords[source]).astype(np.int32)
         return chip_index(self.slice_, onto_grid(self.slice_, apart))
@@ -79,6 +92,8 @@ class TwistedFabric(Fabric):
             chip = rings[first, after % length]
         return out / self._whole
 
+
+_ROUTES_AT_ONCE = 1 << 10
 
 _NONE = 1 << 20
 """Stands for no further representative."""

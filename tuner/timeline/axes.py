@@ -15,7 +15,9 @@ def spanned_axes(collective: Collective, layout: Layout) -> tuple[str, ...]:
     """
     if collective.kind is CollectiveKind.DCN:
         return ("dcn",)
-    members = np.asarray(collective.pairs or collective.groups)
+    rows = collective.pairs or collective.groups
+    size = max(map(len, rows))
+    members = np.asarray([row + row[-1:] * (size - len(row)) for row in rows])  # groups may be of several sizes
     positions = np.stack(np.unravel_index(members, layout.shape))
     differs = (positions != positions[..., :1]).any(axis=(1, 2))
     return tuple(name for name, moves in zip(layout.axis_names, differs, strict=True) if moves)
