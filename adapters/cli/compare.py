@@ -14,7 +14,7 @@ from tuner.calibration.calibration import calibration
 from tuner.errors import PlanNotFound
 from tuner.network.cost import Degraded
 from tuner.placements.placement import Placement
-from tuner.placements.ranking import rank_with
+from tuner.placements.ranking import RankedPlacement, rank_with
 from tuner.plans.plan import Plan
 from tuner.ports import Compiled
 from tuner.stores import ContentKey, Store
@@ -39,16 +39,17 @@ def command(placements: bool, links: tuple[Degraded, ...], db: str | None, outpu
     ranker = Ranker(program, plan.slice, plan.candidate.layout, calibration(plan.slice.generation_name), links)
     ranked = rank_with(ranker, jax=plan.toolchain.jax_release, like=plan.candidate.placement)
     compared = {
-        "plan": plan.placement,
-        "JAX's default": ranked.default.placement,
-        "row-major": ranked.row_major.placement,
-        "best": ranked.best[0].placement,
-        "worst": ranked.worst.placement,
+        "plan": RankedPlacement(placement=plan.placement, step_s=_step_s(ranker, plan.placement)),
+        "JAX's default": ranked.default,
+        "row-major": ranked.row_major,
+        "best": ranked.best[0],
+        "worst": ranked.worst,
     }
-    default_s = ranked.default.step_s
-    entries = [_entry(name, placement, ranker, default_s) for name, placement in compared.items()]
+    entries = [_entry(name, placed, ranker, ranked.default.step_s) for name, placed in compared.items()]
     if output == "json":
-        render.document({"plan": stored.id, "links": [options.link_text(link) for link in links], "placements": entries})
+        render.document(
+            {"plan": stored.id, "links": [options.link_text(link) for link in links], "placements": entries}
+        )
         return
     count = f"{ranked.scored} placements looked at, {ranked.refused} of {ranked.count} structured ones do not compile"
     click.echo(f"{plan.workload.name} on {plan.slice.name}, {plan.candidate.layout} (predicted; {count})")
@@ -89,9 +90,13 @@ def _compiled(store: Store, plan: Plan) -> Compiled:
     return found
 
 
-def _entry(name: str, placement: Placement, ranker: Ranker, default_s: float) -> dict[str, Any]:
+def _step_s(ranker: Ranker, placement: Placement) -> float:
+    return float(ranker.step_s(np.asarray([placement.devices]))[0])
+
+
+def _entry(name: str, placed: RankedPlacement, ranker: Ranker, default_s: float) -> dict[str, Any]:
     # What cannot run has no figures, and JSON has no infinity.
-    step_s = float(ranker.step_s(np.asarray([placement.devices]))[0])
+    placement = placed.placement
     entry: dict[str, Any] = {
         "name": name,
         "placement": placement.to_json(ranker.slice_),
@@ -102,9 +107,8 @@ def _entry(name: str, placement: Placement, ranker: Ranker, default_s: float) ->
         "busiest_link_s": None,
         "reason": "",
     }
-    if not math.isfinite(step_s):
-        refusal = ranker.verdict(placement)
-        return entry | {"reason": refusal.detail if refusal is not None else "it sends over a link that is missing"}
+    if not math.isfinite(placed.step_s):
+        return entry | {"reason": _reason(ranker, placement)}
     prediction = ranker.predict(placement)
     return entry | {
         "step_s": prediction.step_s,
@@ -113,6 +117,15 @@ def _entry(name: str, placement: Placement, ranker: Ranker, default_s: float) ->
         "busiest_link": prediction.busiest_link,
         "busiest_link_s": prediction.busiest_link_s,
     }
+
+
+def _reason(ranker: Ranker, placement: Placement) -> str:
+    refusal = ranker.verdict(placement)
+    if refusal is not None:
+        return refusal.detail
+    if math.isfinite(_step_s(ranker, placement)):
+        return "it compiles to another program: other collectives have direct routes there"
+    return "it sends over a link that is missing"
 
 
 def _row(entry: dict[str, Any]) -> list[str]:

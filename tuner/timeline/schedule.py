@@ -116,8 +116,11 @@ class Clock:
     _times: int = field(default=1)
 
     def run(self, schedule: tuple[Event, ...], shape: tuple[int, int]) -> Floats:
-        """Returns the time of a schedule that starts with idle links [n, orders]."""
-        return self._advance(schedule, np.zeros(shape), _Links(self.transfers, shape))
+        """Returns the time of a schedule that starts with idle links [n, orders]; infinite if it cannot end."""
+        with np.errstate(invalid="ignore"):
+            end = self._advance(schedule, np.zeros(shape), _Links(self.transfers, shape))
+        # After something that never ends, differences of times are no numbers.
+        return np.where(np.isnan(end), np.inf, end)
 
     def _advance(self, schedule: tuple[Event, ...], now: Floats, links: _Links) -> Floats:
         ends: dict[str, Floats] = {}
