@@ -35,7 +35,7 @@ def test_large_v5e_slices_are_compiled_class_by_class(tmp_path: Path) -> None:
     with storage.open_store(url) as store:
         trials = store.trials(outcome.study.id)
         stored = store.plan(outcome.plan.id).plan
-        programs = [store.compiled(_key(outcome, trial)) for trial in outcome.trials]
+        programs = [store.compiled_program(trial.lowered_digest, _key(outcome, trial)) for trial in outcome.trials]
     assert stored.candidate == outcome.trials[0].candidate
     (routing,) = (t for t in trials if t.rejection is not None and t.rejection.reason is RejectReason.ROUTING)
     assert routing.candidate.layout.size("ring") == 32
