@@ -1,18 +1,18 @@
 """Placements scored per second, and the time and memory of ranking a program, by size of slice.
 
-    python benchmarks/placements.py [--program FILE]
+    python benchmarks/placements.py [--db URL --model NAME --shape SHAPE --slice NAME]
 
-Without a program (the JSON of a compiled one, see tuner.program.serial) the traffic is what a sharded video transformer
-has: exchanges and permutes over one axis, all-reduces and all-gathers over another, and some over both. CPU seconds of
-one process; every size runs in a process of its own, so that the memory shown is its own.
+With a database, the program is the compiled one of its fastest trial. Without, the traffic is what a sharded video
+transformer has: exchanges and permutes over one axis, all-reduces and all-gathers over another, and some over both. CPU
+seconds of one process; every size runs in a process of its own, so that the memory shown is its own.
 """
 
 import argparse
-import json
 import multiprocessing
 import resource
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tuner.calibration.calibration import CALIBRATIONS
 from tuner.layouts.layout import Layout
 from tuner.placements.ranking import rank_with
-from tuner.program.program import Collective, CollectiveKind, Compute, ComputeKind, Loop, Program
+from tuner.program.program import Collective, CollectiveKind, Compute, ComputeKind, Loop, Program, Start
 from tuner.slices.slice import Slice
 from tuner.timeline.ranker import Ranker
 
@@ -112,27 +112,89 @@ def measure(number):
     }
 
 
-def compiled(path):
-    """Scores random placements of a compiled program that `tuner.program.serial` wrote with its slice and layout."""
-    from tuner.program.serial import from_json
-    from tuner.slices.names import parse_slice
+def stored(options):
+    """Returns the slice, layout and program of the fastest trial in a database whose program is there."""
+    import storage
+    from tuner.ports import Compiled
+    from tuner.stores import ContentKey, TrialState
 
-    document = json.loads(Path(path).read_text())
-    slice_, layout = parse_slice(document["slice"]), Layout.from_json(document["layout"])
-    ranker = Ranker(from_json(document["program"]), slice_, layout, CALIBRATIONS[slice_.generation_name])
-    rng = np.random.default_rng(0)
-    placements = rng.permuted(np.tile(np.arange(slice_.num_devices), (20_000, 1)), axis=1)
-    start = time.process_time()
-    ranker.step_s(placements)
-    print(f"{document['slice']}: {len(placements) / (time.process_time() - start):.0f} placements/s")
+    with storage.open_store(options.db) as store:
+        for study in store.studies():
+            key = study.key
+            found = (key.workload.model, key.workload.shape, key.slice.name)
+            if found != (options.model, options.shape, options.slice):
+                continue
+            trials = store.trials(study.id, state=TrialState.COMPLETE)
+            for trial in sorted(trials, key=lambda trial: trial.predicted_s):
+                content = ContentKey(
+                    workload_digest=key.workload.digest,
+                    slice_name=key.slice.name,
+                    wrap=key.slice.wrap,
+                    toolchain_digest=key.toolchain.digest,
+                    candidate_digest=trial.candidate.digest,
+                )
+                outcome = store.compiled_program(trial.lowered_digest, content)
+                if isinstance(outcome, Compiled):
+                    return key.slice, trial.candidate.layout, outcome.program
+    raise SystemExit(f"no compiled trial of {options.model}@{options.shape} on {options.slice} in {options.db}")
+
+
+def widened(program, layout, times):
+    """Returns the program of so many replicas side by side, each with the collectives of its own."""
+    devices = program.devices
+
+    def everywhere(rows):
+        return tuple(tuple(k + start * devices for k in row) for start in range(times) for row in rows)
+
+    def wider(node):
+        match node:
+            case Loop():
+                return replace(node, body=tuple(map(wider, node.body)))
+            case Start():
+                return replace(node, collective=wider(node.collective))
+            case Collective():
+                return replace(node, groups=everywhere(node.groups), pairs=everywhere(node.pairs))
+        return node
+
+    out = replace(program, devices=times * devices, schedule=tuple(map(wider, program.schedule)))
+    return out, Layout.of({"replica": times, **dict(layout.axes)})
+
+
+def compiled(options):
+    """Scores random placements of a compiled program, and of its replicas on 256 chips of v6e."""
+    slice_, layout, program = stored(options)
+    print(f"{options.model}@{options.shape} {layout}: {sum(1 for _ in program.walk())} operations", flush=True)
+    pod = Slice(generation_name="v6e", shape=(16, 16), wrap=(True, True))
+    cases = [(slice_, layout, program, 40_000)]
+    if pod.num_devices % slice_.num_devices == 0:
+        wide, wide_layout = widened(program, layout, pod.num_devices // slice_.num_devices)
+        cases.append((pod, wide_layout, wide, 1_000))
+    for where, over, what, count in cases:
+        ranker = Ranker(what, where, over, CALIBRATIONS[where.generation_name])
+        rng = np.random.default_rng(0)
+        placements = rng.permuted(np.tile(np.arange(where.num_devices), (count, 1)), axis=1)
+        rates = []
+        for _ in range(2):
+            start = time.process_time()
+            ranker.step_s(placements)
+            rates.append(count / (time.process_time() - start))
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(
+            f"{where.name:15} {where.num_chips:5} chips, {len(ranker.patterns)} patterns: {rates[0]:8.0f} random "
+            f"placements/s, {rates[1]:8.0f} seen before; {memory:5.0f} MiB",
+            flush=True,
+        )
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--program")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--db", help="database with a compiled trial")
+    parser.add_argument("--model", default="wan2.1-t2v-14b")
+    parser.add_argument("--shape", default="832x480x81")
+    parser.add_argument("--slice", default="v5e-4x4")
     options = parser.parse_args()
-    if options.program:
-        compiled(options.program)
+    if options.db:
+        compiled(options)
         return
     context = multiprocessing.get_context("spawn")
     for number in range(len(CASES)):
