@@ -10,7 +10,9 @@ import storage
 from adapters.jax.pool import CompilePool
 from adapters.jax.screen.pool import ShardyScreener
 from adapters.models.registry import resolve
+from tuner.calibration.calibration import calibration
 from tuner.errors import ToolchainMissing
+from tuner.network.cost import Degraded, Network
 from tuner.plans.toolchain import installed_toolchain
 from tuner.ports import WorkloadSpec
 from tuner.search.events import Listener, silent
@@ -41,7 +43,7 @@ def tune(
         jobs: compiles at once; None for one on each processor.
         timeout_s: time for one compile.
 
-    Raises UnknownName or InvalidValue for a wrong model, shape or slice, ToolchainMissing without jax and libtpu,
+    Raises UnknownName or InvalidValue for a wrong model, shape, slice or link, ToolchainMissing without jax and libtpu,
     StoreError if the database cannot be used.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -50,6 +52,8 @@ def tune(
     if not toolchain.jax or not toolchain.libtpu:
         absent = " and ".join(name for name in ("jax", "libtpu") if not getattr(toolchain, name))
         raise ToolchainMissing(f"{absent} not installed; the compiler comes with: pip install 'meshwright[tpu]'")
+    links = (settings or Settings()).constraints.links
+    Network(slice_, calibration(slice_.generation_name), tuple(map(Degraded.parse, links)))  # refuses unknown links
     workload = resolve(spec)
     processors = len(os.sched_getaffinity(0))
     jobs = jobs or processors  # a compile keeps about one processor busy

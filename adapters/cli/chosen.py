@@ -9,8 +9,9 @@ import click
 
 from adapters.cli import options
 from tuner.errors import PlanNotFound
+from tuner.network.cost import Degraded
 from tuner.plans.lookup import Query
-from tuner.plans.plan import Constraints, StoredPlan
+from tuner.plans.plan import StoredPlan
 from tuner.stores import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -19,6 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def plan(function: F) -> F:
     """Adds the argument PLAN, a plan's id or a model, and the options that say which plan of a model is meant."""
     for option in (
+        options.links,
         click.option("--reserve-hbm", type=options.Bytes(), default=0, help="With a model: HBM that must stay free."),
         click.option("--slice", "slice_name", metavar="NAME", default="", help="With a model: for example v5e-2x4."),
         click.option("--no-guidance", is_flag=True, help="With a model: distilled variants."),
@@ -32,7 +34,15 @@ def plan(function: F) -> F:
 
 
 def find(
-    store: Store, plan: str, *, shape: str, videos: int, no_guidance: bool, slice_name: str, reserve_hbm: int
+    store: Store,
+    plan: str,
+    *,
+    shape: str,
+    videos: int,
+    no_guidance: bool,
+    slice_name: str,
+    reserve_hbm: int,
+    links: tuple[Degraded, ...],
 ) -> StoredPlan:
     """Returns the plan that the arguments name. Raises PlanNotFound with the reasons if there is none."""
     if plan.isdecimal():
@@ -42,7 +52,7 @@ def find(
         shape=shape,
         slice_name=options.require_slice_name(slice_name),
         variant=options.variant(videos, no_guidance),
-        constraints=Constraints(reserve_hbm_bytes=reserve_hbm),
+        constraints=options.constraints(reserve_hbm, links),
     )
     answer = store.lookup(query)
     if answer.plan is None:

@@ -24,10 +24,9 @@ from tuner.timeline.ranker import Ranker
 @click.command()
 @chosen.plan
 @click.option("--placements", is_flag=True, required=True, help="Compare placements of the plan's compiled program.")
-@options.links
 @options.database
 @options.output_format
-def command(placements: bool, links: tuple[Degraded, ...], db: str | None, output: str, **named: Any) -> None:
+def command(placements: bool, db: str | None, output: str, **named: Any) -> None:
     """Compare JAX's default, row-major, the best and the worst placement of PLAN's program.
 
     PLAN is a plan's id, or a model with --shape and --slice. The program comes from the database; nothing is compiled.
@@ -36,6 +35,7 @@ def command(placements: bool, links: tuple[Degraded, ...], db: str | None, outpu
         stored = chosen.find(store, **named)
         program = _compiled(store, stored.plan).program
     plan = stored.plan
+    links = named["links"] or tuple(map(Degraded.parse, plan.constraints.links))
     ranker = Ranker(program, plan.slice, plan.candidate.layout, calibration(plan.slice.generation_name), links)
     ranked = rank_with(ranker, jax=plan.toolchain.jax_release, like=plan.candidate.placement)
     compared = {
@@ -47,14 +47,12 @@ def command(placements: bool, links: tuple[Degraded, ...], db: str | None, outpu
     }
     entries = [_entry(name, placed, ranker, ranked.default.step_s) for name, placed in compared.items()]
     if output == "json":
-        render.document(
-            {"plan": stored.id, "links": [options.link_text(link) for link in links], "placements": entries}
-        )
+        render.document({"plan": stored.id, "links": [str(link) for link in links], "placements": entries})
         return
     count = f"{ranked.scored} placements looked at, {ranked.refused} of {ranked.count} structured ones do not compile"
     click.echo(f"{plan.workload.name} on {plan.slice.name}, {plan.candidate.layout} (predicted; {count})")
     for link in links:
-        click.echo(f"  link {options.link_text(link)} of its rate")
+        click.echo(f"  link {link} of its rate")
     columns = [
         ("", "<"),
         ("step ms", ">"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,8 +11,10 @@ import storage
 from adapters.cli import options, render
 from adapters.cli.main import EXIT_NO_PLAN
 from tuner.plans.lookup import Query
-from tuner.plans.plan import Constraints
 from tuner.plans.toolchain import installed_toolchain
+
+if TYPE_CHECKING:
+    from tuner.network.cost import Degraded
 
 
 @click.command()
@@ -19,6 +22,7 @@ from tuner.plans.toolchain import installed_toolchain
 @click.option("--slice", "slice_name", required=True, metavar="NAME", help="For example v5e-2x4 or v5litepod-8.")
 @click.option("--revision", help="Revision of the model; any by default.")
 @click.option("--reserve-hbm", type=options.Bytes(), default=0, help="HBM that must stay free, for example 2GiB.")
+@options.links
 @options.database
 @options.output_format
 def command(
@@ -29,6 +33,7 @@ def command(
     slice_name: str,
     revision: str | None,
     reserve_hbm: int,
+    links: tuple[Degraded, ...],
     db: str | None,
     output: str,
 ) -> None:
@@ -45,7 +50,7 @@ def command(
         variant=options.variant(videos, no_guidance),
         toolchain=toolchain if toolchain.jax and toolchain.libtpu else None,
         revision=revision,
-        constraints=Constraints(reserve_hbm_bytes=reserve_hbm),
+        constraints=options.constraints(reserve_hbm, links),
     )
     with storage.open_store(db) as store:
         answer = store.lookup(query)

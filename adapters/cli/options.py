@@ -12,6 +12,7 @@ from tuner.errors import InvalidValue
 
 if TYPE_CHECKING:
     from tuner.network.cost import Degraded
+    from tuner.plans.plan import Constraints
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,12 +80,6 @@ class Link(click.ParamType["Degraded"]):
             self.fail(str(error), param, ctx)
 
 
-def link_text(link: Degraded) -> str:
-    """Returns a link as it is asked for, its ends in order: two ways to say the same are one text."""
-    first, second = (",".join(map(str, end)) for end in sorted(link.ends))
-    return f"{first}:{second}={link.rate:g}"
-
-
 links = click.option(
     "--link",
     "links",
@@ -93,6 +88,13 @@ links = click.option(
     metavar="END:END=SHARE",
     help="A link that keeps this share of its rate, 0 if it is missing: 0,0:1,0=0.5. May be repeated.",
 )
+
+
+def constraints(reserve_hbm: int, links: tuple[Degraded, ...]) -> Constraints:
+    """Returns the constraints that these options state."""
+    from tuner.plans.plan import Constraints
+
+    return Constraints(reserve_hbm_bytes=reserve_hbm, links=tuple(map(str, links)))
 
 
 def workload(function: F) -> F:

@@ -102,6 +102,8 @@ def plan_lines(plan: Plan) -> list[str]:
     lines.append(f"  options     {', '.join(f'{name}={value}' for name, value in layout.options) or 'none'}")
     flags = ", ".join(f"{name}={value}" for name, value in plan.candidate.compiler_options)
     lines.append(f"  compiler    {flags or 'default options'}")
+    if plan.constraints.links:
+        lines.append(f"  links       {', '.join(plan.constraints.links)} of the full rate")
     lines.append(f"  placement   {plan.placement.description or 'as listed'}")
     lines += [f"    {line}" for line in grid(plan.slice, plan.placement, layout.axes).splitlines()]
     for baseline in plan.baselines:

@@ -12,6 +12,7 @@ import click
 from adapters.cli import options, render
 from adapters.cli.main import EXIT_FAILED
 from adapters.cli.progress import Reporter
+from tuner.network.cost import Degraded
 from tuner.plans.plan import Plan
 from tuner.search.outcome import Outcome
 from tuner.slices.names import parse_slice
@@ -36,6 +37,7 @@ _SHOWN = 8
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Makes the random parts repeatable.")
 @click.option("--reserve-hbm", type=options.Bytes(), default=0, help="HBM that must stay free, for example 2GiB.")
+@options.links
 @click.option("--jobs", type=click.IntRange(min=1), help="Compiles at once. [default: one on each processor]")
 @click.option("--timeout", type=options.Seconds(), default="10min", show_default=True, help="Time for one compile.")
 @options.database
@@ -53,6 +55,7 @@ def command(
     sampler: str,
     seed: int,
     reserve_hbm: int,
+    links: tuple[Degraded, ...],
     jobs: int | None,
     timeout: float,
     db: str | None,
@@ -65,7 +68,6 @@ def command(
     from where an earlier one of the same study stopped.
     """
     from adapters.search import tune
-    from tuner.plans.plan import Constraints
     from tuner.ports import WorkloadSpec
     from tuner.search.settings import SamplerName, Settings
 
@@ -76,7 +78,7 @@ def command(
         slack=None if exhaustive else Settings().slack,
         seed=seed,
         sampler=SamplerName(sampler),
-        constraints=Constraints(reserve_hbm_bytes=reserve_hbm),
+        constraints=options.constraints(reserve_hbm, links),
     )
     remark = note(parse_slice(slice_name))
     if remark and not quiet:
@@ -138,7 +140,8 @@ def _lookup_command(plan: Plan) -> str:
     )
     reserve = plan.constraints.reserve_hbm_bytes
     kept = f" --reserve-hbm {reserve}B" if reserve else ""
-    return f"meshwright lookup {workload.model}{shape} --slice {plan.slice.name}{options}{kept}"
+    links = "".join(f" --link {link}" for link in plan.constraints.links)
+    return f"meshwright lookup {workload.model}{shape} --slice {plan.slice.name}{options}{kept}{links}"
 
 
 def _table(outcome: Outcome) -> str:

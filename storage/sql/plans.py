@@ -90,7 +90,7 @@ def _same_shape(session: Session, query: Query) -> list[PlanRow]:
         PlanRow.variant == query.variant,
         PlanRow.shape == query.shape,
         PlanRow.state == PlanState.ACTIVE,
-        PlanRow.objective == query.constraints.objective,
+        PlanRow.objective == query.constraints.purpose,
         PlanRow.reserve_hbm_bytes >= query.constraints.reserve_hbm_bytes,
     )
     if query.revision is not None:
@@ -150,7 +150,7 @@ def _columns(plan: Plan) -> dict[str, Any]:
         "shape": plan.workload.shape,
         "variant": plan.workload.variant,
         "revision": plan.workload.revision,
-        "objective": plan.constraints.objective,
+        "objective": plan.constraints.purpose,
         "reserve_hbm_bytes": plan.constraints.reserve_hbm_bytes,
         "jax": plan.toolchain.jax,
         "libtpu": plan.toolchain.libtpu,

@@ -399,6 +399,9 @@ class LookupContract:
         assert store.lookup(query(variant="videos=2")).rung is Rung.EXACT
 
     def test_more_memory_kept_free_than_asked_for_is_enough(self, store: Store) -> None:
+        store.promote(plan(constraints=Constraints(links=("0,0:1,0=0.5",))))
+        assert store.lookup(query()).plan is None
+        assert store.lookup(query(constraints=Constraints(links=("0,0:1,0=0.5",)))).rung is Rung.EXACT
         store.promote(plan(constraints=Constraints(reserve_hbm_bytes=2 << 30)))
         assert store.lookup(query(constraints=Constraints(reserve_hbm_bytes=1 << 30))).rung is Rung.EXACT
         answer = store.lookup(query(constraints=Constraints(reserve_hbm_bytes=3 << 30)))

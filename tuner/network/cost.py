@@ -43,6 +43,11 @@ class Degraded:
         if not 0 <= self.rate <= 1:
             raise InvalidValue(f"link {self.ends} has {self.rate} of its rate left; 0 to 1 is legal")
 
+    def __str__(self) -> str:
+        """As `parse` reads it, the ends in order: two ways to say the same are one text."""
+        first, second = (",".join(map(str, end)) for end in sorted(self.ends))
+        return f"{first}:{second}={self.rate:g}"
+
     @classmethod
     def parse(cls, text: str) -> Degraded:
         """Reads ``0,0:1,0=0.5``.

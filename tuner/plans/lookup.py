@@ -73,7 +73,7 @@ def find(query: Query, active: Callable[[str, str], Sequence[StoredPlan]]) -> An
     if plans and not fitting:
         reasons.append(
             f"no plan keeps {query.constraints.reserve_hbm_bytes} bytes of HBM free under objective "
-            f"{query.constraints.objective!r}"
+            f"{query.constraints.objective!r} with {_links(query.constraints)}"
         )
     same = [stored for stored in fitting if stored.plan.workload.shape == query.shape]
     if same:
@@ -106,7 +106,11 @@ def _same_shape(query: Query, same: Sequence[StoredPlan], reasons: list[str]) ->
 def _respects(stored: StoredPlan, wanted: Constraints) -> bool:
     made = stored.plan.constraints
     # A plan that keeps more memory free than asked for also keeps what was asked for.
-    return made.objective == wanted.objective and made.reserve_hbm_bytes >= wanted.reserve_hbm_bytes
+    return made.purpose == wanted.purpose and made.reserve_hbm_bytes >= wanted.reserve_hbm_bytes
+
+
+def _links(constraints: Constraints) -> str:
+    return f"links {', '.join(constraints.links)}" if constraints.links else "all links at their full rate"
 
 
 def _changes(stored: StoredPlan, toolchain: Toolchain | None) -> tuple[str, ...]:

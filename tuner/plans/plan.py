@@ -42,14 +42,30 @@ class PlanState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constraints:
-    """What a plan had to respect: the objective, and HBM kept free for other residents of the chip."""
+    """What a plan had to respect.
+
+    Attributes:
+        objective: what is small in a good plan.
+        reserve_hbm_bytes: HBM kept free for other residents of the chip.
+        links: links that do not run at their full rate, each as ``0,0:1,0=0.5`` (`tuner.network.cost.Degraded`).
+    """
 
     objective: str = "step-latency"
     reserve_hbm_bytes: int = 0
+    links: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "links", tuple(sorted(self.links)))
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON document."""
-        return {"objective": self.objective, "reserve_hbm_bytes": self.reserve_hbm_bytes}
+        links = {"links": list(self.links)} if self.links else {}
+        return {"objective": self.objective, "reserve_hbm_bytes": self.reserve_hbm_bytes, **links}
+
+    @property
+    def purpose(self) -> str:
+        """What two plans must share for one to serve in the other's place: the objective and the links, shortened."""
+        return f"{self.objective} {digest(list(self.links))[:12]}" if self.links else self.objective
 
     @property
     def digest(self) -> str:
@@ -197,7 +213,9 @@ def _read(document: Mapping[str, Any]) -> Plan:
         slice=slice_,
         toolchain=Toolchain.from_json(document["toolchain"]),
         constraints=Constraints(
-            objective=constraints["objective"], reserve_hbm_bytes=int(constraints["reserve_hbm_bytes"])
+            objective=constraints["objective"],
+            reserve_hbm_bytes=int(constraints["reserve_hbm_bytes"]),
+            links=tuple(constraints.get("links", ())),
         ),
         candidate=Candidate.from_json(document["candidate"]),
         placement=Placement.from_json(document["placement"], slice_),

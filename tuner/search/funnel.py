@@ -13,6 +13,7 @@ import optuna
 
 from tuner.calibration.calibration import calibration
 from tuner.layouts.layout import Candidate
+from tuner.network.cost import Degraded
 from tuner.placements.ranking import rank_with
 from tuner.plans.toolchain import Toolchain
 from tuner.plans.workload import WorkloadKey
@@ -85,6 +86,7 @@ class Search:
         self._clock = clock
         self._jax = toolchain.jax_release
         self._calibration = calibration(slice_.generation_name)
+        self._degraded = tuple(map(Degraded.parse, self._settings.constraints.links))
         key = WorkloadKey.of(workload.name, workload.identity)
         subject = Subject(workload=key, source=workload.source, spec=spec, slice=slice_, toolchain=toolchain)
         self._compiler = CachedCompiler(compiler, store, subject)
@@ -95,7 +97,7 @@ class Search:
             screener=CachedScreener(screener, store, subject),
             reserve_hbm_bytes=self._settings.constraints.reserve_hbm_bytes,
             listener=listener,
-            routes=Routes(slice_, self._calibration),
+            routes=Routes(slice_, self._calibration, self._degraded),
             jax=self._jax,
             clock=clock,
         )
@@ -322,7 +324,7 @@ class Search:
         )
         if refusal is None:
             assert isinstance(outcome, Compiled)
-            ranker = Ranker(outcome.program, self._slice, job.trial.candidate.layout, self._calibration)
+            ranker = Ranker(outcome.program, self._slice, job.trial.candidate.layout, self._calibration, self._degraded)
             ranked = rank_with(ranker, jax=self._jax, like=job.trial.candidate.placement)
             placements = ranked.scored
             if math.isfinite(ranked.best[0].step_s):

@@ -34,7 +34,7 @@ class Settings:
         margin: relative gain that counts as better, here and when a plan replaces the active one.
         seed: makes the random parts repeatable.
         sampler: who proposes.
-        constraints: objective and memory to keep free.
+        constraints: objective, memory to keep free, and links that are slow or missing.
         variants: how many choices of kernel blocks are tried on the best layout, besides every compiler flag.
     """
 

@@ -134,6 +134,8 @@ def test_a_missing_file_is_an_error_and_is_never_made(run: Run, tmp_path: Path, 
         (("tune", "wan2.1-t2v-1.3b", "--shape", "832x480x81", "--slice", "v5f-2x4"), "v5e"),
         (("tune", "examples.block:nothing", "--slice", "v5e-2x4"), "no attribute 'nothing'"),
         (("tune", "wan2.1-t2v-1.3b", "--shape", "832x480x81", "--slice", "v5e-2x4", "--budget", "soon"), "not a time"),
+        (("tune", "examples.block:workload", "--slice", "v5e-2x4", "--link", "0,0:1,3=0.5"), "no link between"),
+        (("lookup", "wan", "--slice", "v5e-2x4", "--link", "0,0:1,0"), "0,0:1,0=0.5"),
         (("lookup", "wan", "--slice", "v5e-2x4", "--reserve-hbm", "2 chips"), "not a size"),
     ],
 )
@@ -145,6 +147,12 @@ def test_bad_input_is_exit_code_2_with_what_would_be_legal(
     assert hint in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "new.db").exists()
+
+
+def test_a_plan_is_for_whole_links_unless_they_are_named(run: Run, database: str) -> None:
+    done = run("lookup", *WAN, "--link", "1,0:0,0=0.5", "--db", database)
+    assert done.returncode == 3
+    assert "links 0,0:1,0=0.5" in done.stderr
 
 
 def test_trials(run: Run, database: str) -> None:

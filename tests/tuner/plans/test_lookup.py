@@ -92,3 +92,16 @@ def test_the_installed_toolchain_reads_flags_in_any_order() -> None:
     assert one == other
     assert one.digest != installed_toolchain({}).digest
     assert Toolchain.from_json(one.to_json()) == one
+
+
+def test_a_plan_for_a_slow_link_serves_those_who_name_it_only() -> None:
+    slow = Constraints(links=("1,0:1,1=0", "0,0:1,0=0.5"))
+    plan = make_plan(constraints=slow)
+    same = Constraints(links=("0,0:1,0=0.5", "1,0:1,1=0"))
+    assert same.digest == slow.digest != Constraints().digest
+    assert find(replace(QUERY, constraints=same), among(plan)).rung is Rung.EXACT
+    answer = find(QUERY, among(plan))
+    assert answer.rung is Rung.NONE
+    assert "all links at their full rate" in answer.reasons[0]
+    assert find(replace(QUERY, constraints=slow), among(make_plan())).plan is None
+    assert Plan.from_json(plan.to_json()).constraints == slow

@@ -2,6 +2,7 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import optuna
 import pytest
 
@@ -10,6 +11,7 @@ from tests.tuner.search.fakes import FakeCompiler, FakeScreener, FakeWorkload
 from tuner.calibration.calibration import calibration
 from tuner.layouts.layout import Candidate
 from tuner.layouts.space import enumerate_layouts
+from tuner.network.cost import Degraded
 from tuner.placements.ranking import rank
 from tuner.plans.plan import Constraints, Evidence
 from tuner.plans.toolchain import Toolchain
@@ -21,10 +23,14 @@ from tuner.search.outcome import Outcome
 from tuner.search.settings import SamplerName, Settings
 from tuner.slices.slice import Slice
 from tuner.stores import Store, Trial, TrialState
+from tuner.timeline.ranker import Ranker
 
 SLICE = Slice(generation_name="v5e", shape=(2, 4), wrap=(False, False))
 TOOLCHAIN = Toolchain(jax="0.12.0.1", jaxlib="0.12.0.1", libtpu="0.0.50.1")
 EXHAUSTIVE = Settings(budget_s=None, patience=None, slack=None)
+
+
+NO = Rejection(stage=Stage.COMPILE, reason=RejectReason.COMPILER_ERROR, detail="for the test")
 
 
 class Bench:
@@ -305,6 +311,26 @@ def test_a_kill_between_the_two_books_is_mended() -> None:
     bench.store.save_trials(study_id, [lost])
     search.run()
     assert bench.study.trials[0].value == 0.5
+
+
+def test_a_slow_link_makes_a_study_of_its_own_and_is_avoided() -> None:
+    bench = Bench(fail=lambda c: None if c.layout.size("tensor") == 2 else NO)
+    whole = bench.run()
+    compiled = len(bench.compiler.asked)
+    link = "0,0:0,1=0.05"
+    slow = bench.run(replace(EXHAUSTIVE, constraints=Constraints(links=(link,))))
+    assert len(bench.store.studies()) == 2
+    assert len(bench.compiler.asked) == compiled  # programs are the same
+    assert whole.plan is not None
+    assert slow.plan is not None
+    assert slow.plan.plan.constraints.links == (link,)
+    assert slow.plan.plan.step_s >= whole.plan.plan.step_s
+    best = slow.trials[0]
+    compiled_best = FakeCompiler().compile(WorkloadSpec(model="fake"), SLICE, best.candidate)
+    assert isinstance(compiled_best, Compiled)
+    ranker = Ranker(compiled_best.program, SLICE, best.candidate.layout, calibration("v5e"), [Degraded.parse(link)])
+    kept = ranker.step_s(np.array([whole.plan.plan.placement.devices]))[0]
+    assert slow.plan.plan.step_s <= kept
 
 
 def test_a_transient_failure_is_tried_again_in_another_study_and_a_lasting_one_is_not() -> None:
