@@ -97,8 +97,7 @@ class Search:
             screener=CachedScreener(screener, store, subject),
             reserve_hbm_bytes=self._settings.constraints.reserve_hbm_bytes,
             listener=listener,
-            routes=Routes(slice_, self._calibration, self._degraded),
-            jax=self._jax,
+            routes=Routes(slice_, self._calibration, self._degraded, jax=self._jax),
             clock=clock,
         )
         self._parameters = Parameters(workload.space)
@@ -161,12 +160,12 @@ class Search:
             if refusal is not None:
                 self._missing[name] = refusal.detail
             else:
-                self._force(name, self._screen.in_default_order(Candidate(layout=layout)))
+                self._force(name, self._screen.routes.in_default_order(Candidate(layout=layout)))
         fewest = min(
             prospects.values(), key=lambda p: (p.received_bytes, p.estimate_s, p.candidate.digest), default=None
         )
         if fewest is not None:
-            candidate = self._screen.in_default_order(fewest.candidate)
+            candidate = self._screen.routes.in_default_order(fewest.candidate)
             if candidate.digest not in prospects:
                 self._ledger.refuse(self._screen.look([candidate]))
             self._force("B", candidate)

@@ -13,9 +13,11 @@ from itertools import islice
 import numpy as np
 
 from tuner.calibration.calibration import Calibration
+from tuner.layouts.layout import Candidate
 from tuner.network.cost import Degraded
 from tuner.network.patterns import Flow
 from tuner.network.reach import is_limited
+from tuner.placements.default import jax_default
 from tuner.placements.families import structures
 from tuner.placements.placement import Placement
 from tuner.placements.ranking import routing_classes
@@ -38,11 +40,25 @@ class Routes:
         left_out: classes that were left out, so that the search proves nothing about them.
     """
 
-    def __init__(self, slice_: Slice, calibration: Calibration, degraded: Sequence[Degraded] = ()) -> None:
+    def __init__(
+        self,
+        slice_: Slice,
+        calibration: Calibration,
+        degraded: Sequence[Degraded] = (),
+        *,
+        jax: tuple[int, int] = (0, 12),
+    ) -> None:
         self._slice = slice_
         self._calibration = calibration
         self._degraded = tuple(degraded)
+        self._jax = jax
         self.left_out = 0
+
+    def in_default_order(self, candidate: Candidate) -> Candidate:
+        """Returns a candidate compiled in JAX's default order where the program depends on it, as baselines are."""
+        if not is_limited(self._slice):
+            return candidate
+        return replace(candidate, placement=jax_default(self._slice, candidate.layout, jax=self._jax))
 
     def classes(self, prospect: Prospect) -> tuple[Prospect, ...] | Rejection:
         """Returns the prospects to compile, fastest first, or why no placement of the layout compiles.
@@ -62,13 +78,18 @@ class Routes:
         if not found:
             return self._nowhere(ranker)
         self.left_out += max(0, len(found) - MOST_CLASSES)
+        found = found[:MOST_CLASSES]
+        # JAX's default order stands for its class, so that a baseline and its layout are one compile.
+        default = self.in_default_order(candidate)
+        assert default.placement is not None
+        direct = ranker.direct(np.array([default.placement.devices, *(ranked.placement.devices for ranked in found)]))
         return tuple(
             replace(
                 prospect,
-                candidate=replace(candidate, placement=ranked.placement),
+                candidate=default if (row == direct[0]).all() else replace(candidate, placement=ranked.placement),
                 estimate_s=prospect.estimate_s + ranked.step_s - found[0].step_s,
             )
-            for ranked in found[:MOST_CLASSES]
+            for ranked, row in zip(found, direct[1:], strict=True)
         )
 
     def _nowhere(self, ranker: Ranker) -> Rejection:

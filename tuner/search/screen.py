@@ -5,13 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from tuner.calibration.calibration import Calibration
 from tuner.layouts.layout import Candidate, Layout
 from tuner.layouts.space import enumerate_layouts
-from tuner.network.reach import is_limited
-from tuner.placements.default import jax_default
 from tuner.ports import Workload
 from tuner.rejections import Rejection
 from tuner.screening.bounds import lower_bound
@@ -45,7 +42,6 @@ class ScreenStage:
         reserve_hbm_bytes: int,
         listener: Listener,
         routes: Routes,
-        jax: tuple[int, int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._workload = workload
@@ -54,7 +50,6 @@ class ScreenStage:
         self._screener = screener
         self._reserve = reserve_hbm_bytes
         self._listener = listener
-        self._jax = jax
         self._clock = clock
         self._classes: dict[str, tuple[Prospect, ...]] = {}
         self.routes = routes
@@ -76,7 +71,7 @@ class ScreenStage:
             if self._workload.verdict(layout) is None
         ]
         candidates = [self._initial(layout) for layout in layouts]
-        candidates += [self.in_default_order(Candidate(layout=layout)) for layout in legal_baselines]
+        candidates += [self.routes.in_default_order(Candidate(layout=layout)) for layout in legal_baselines]
         return list({candidate.digest: candidate for candidate in candidates}.values()), refused
 
     def look(self, candidates: Sequence[Candidate]) -> list[Trial]:
@@ -117,12 +112,6 @@ class ScreenStage:
     def classes(self, candidate: Candidate) -> tuple[Prospect, ...]:
         """Returns the prospects of a candidate that passed, one for each class of placements; none if it did not."""
         return self._classes.get(candidate.digest, ())
-
-    def in_default_order(self, candidate: Candidate) -> Candidate:
-        """Returns a candidate compiled in JAX's default order where the program depends on it, as baselines are."""
-        if not is_limited(self._slice):
-            return candidate
-        return replace(candidate, placement=jax_default(self._slice, candidate.layout, jax=self._jax))
 
     def _initial(self, layout: Layout) -> Candidate:
         """Returns the candidate that a layout enters the funnel as: with the kernel blocks that suit it best."""
