@@ -49,6 +49,29 @@ def rectangles(slice_):
         yield f"{a}x{b} at {sx}x{sy}", groups
 
 
+def seams(slice_):
+    """Blocks and lines that tile a slice from a corner which is not the first chip, so that some cross a seam."""
+    for axis, size, other in product((0, 1), (2, 4, 8), (1, 2, 4)):
+        if not slice_.wrap[axis] or size >= slice_.shape[axis] or size * other < 4 or size * other > 16:
+            continue
+        for shift in range(1, size):
+            wide, high = (size, other) if axis == 0 else (other, size)
+            yield _tiled(slice_, wide, high, *((shift, 0) if axis == 0 else (0, shift)))
+    if all(slice_.wrap) and min(slice_.shape) > 4:
+        for right, up in product((1, 2, 3), repeat=2):
+            yield _tiled(slice_, 4, 4, right, up)
+
+
+def _tiled(slice_, wide, high, right, up):
+    nx, ny = slice_.shape
+    groups = [
+        [slice_.device(((x + right + i) % nx, (y + up + j) % ny)) for j in range(high) for i in range(wide)]
+        for y in range(0, ny, high)
+        for x in range(0, nx, wide)
+    ]
+    return f"{wide}x{high} from {right},{up}", groups
+
+
 def irregular(slice_):
     """Groups that are no rectangles, or one of which is none."""
     for size, seed in product((4, 8), range(3)):
@@ -130,7 +153,11 @@ def main(names):
         cases = []
         for shape, wrap in (PLANAR | SPATIAL)[generation]:
             slice_ = slice_of(generation, shape, wrap)
-            kinds = (*rectangles(slice_), *irregular(slice_)) if generation in PLANAR else tuple(boxes(slice_))
+            kinds = (
+                (*rectangles(slice_), *seams(slice_), *irregular(slice_))
+                if generation in PLANAR
+                else tuple(boxes(slice_))
+            )
             cases += [(slice_, what, groups) for what, groups in kinds]
         answers = list(ask([question(slice_, groups) for slice_, _, groups in cases]))
         rows = []

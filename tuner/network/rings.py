@@ -5,7 +5,8 @@ Read from libtpu 0.0.50.1 and 0.0.42.1 ahead of time (its "replica info table"):
 - v5e and v6e walk a group in an order of their own if all groups of the operation are evenly strided rectangles: a line
   that closes on a wrapped axis in its natural order, another line folded (0, 1, 3, 5, ..., 4, 2, all hops at most 2
   strides), a block as a cycle with hops of one stride. One group that is no such rectangle makes all groups of that
-  operation fall back to the order in which they were listed.
+  operation fall back to the order in which they were listed. So does a line across the seam of a closed axis, but a
+  block across it is one still, and takes its columns in an order of its own (`SEAM`).
 - v4, v5p and v7x take the listed order.
 - A group of the whole slice, and on 3-D slices of one whole plane, is worked on axis by axis: the data is divided into
   one colour for each axis, and colours take the axes in rotated orders, so that all axes are busy at once. On a twisted
@@ -33,6 +34,23 @@ ONE_RING_CHIPS = 8
 """A 2-D slice of at most so many chips is one ring, a larger one is worked on axis by axis (2x4 and 2x8, libtpu)."""
 
 Ring = tuple[int, ...]
+
+SEAM: dict[tuple[int, int], tuple[int, ...]] = {
+    (2, 1): (1, 0),
+    (4, 1): (3, 2, 1, 0),
+    (4, 2): (2, 0, 1, 3),
+    (4, 3): (1, 0, 2, 3),
+    (8, 1): (7, 6, 5, 4, 3, 2, 1, 0),
+    (8, 2): (6, 5, 4, 2, 0, 1, 3, 7),
+    (8, 3): (5, 4, 3, 1, 0, 2, 6, 7),
+    (8, 4): (4, 3, 2, 0, 1, 5, 7, 6),
+    (8, 5): (3, 2, 1, 0, 4, 6, 7, 5),
+    (8, 6): (2, 1, 0, 4, 6, 7, 5, 3),
+    (8, 7): (1, 0, 4, 6, 7, 5, 3, 2),
+}
+"""In which order a block takes neighbouring columns across the seam of a closed axis, by their number and how many of
+them lie behind the seam; columns count from the first one before it. As observed (v6e, axes of 8 and 16; libtpu
+0.0.42.1); the rule behind it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,14 +96,20 @@ def rectangle_ring(slice_: Slice, group: Sequence[int]) -> Ring | None:
 
     Args:
         slice_: a 2-D slice.
-        group: device indices in any order.
+        group: device indices in any order. A block across a seam has neighbouring columns, 2, 4 or 8 of them; others
+            count as no rectangle, which the compiler was not asked about.
     """
     places = {slice_.coords(device): device for device in group}
     xs, ys = (sorted({place[axis] for place in places}) for axis in (0, 1))
-    if len(xs) * len(ys) != len(group) or len(places) != len(group) or not (_even(xs) and _even(ys)):
+    if len(xs) * len(ys) != len(group) or len(places) != len(group):
         return None
     if len(xs) > 1 and len(ys) > 1:
-        walk = [(xs[i], ys[j]) for i, j in block_cycle(len(xs), len(ys))]
+        columns, rows = _columns(slice_, 0, xs), _columns(slice_, 1, ys)
+        if columns is None or rows is None:
+            return None
+        walk = [(columns[i], rows[j]) for i, j in block_cycle(len(xs), len(ys))]
+    elif not (_even(xs) and _even(ys)):
+        return None
     else:
         axis, line = (0, xs) if len(ys) == 1 else (1, ys)
         stride = line[1] - line[0] if len(line) > 1 else 0
@@ -93,6 +117,19 @@ def rectangle_ring(slice_: Slice, group: Sequence[int]) -> Ring | None:
         order = range(len(line)) if closed else folded(len(line))
         walk = [(line[i], ys[0]) if axis == 0 else (xs[0], line[i]) for i in order]
     return tuple(places[place] for place in walk)
+
+
+def _columns(slice_: Slice, axis: int, line: list[int]) -> list[int] | None:
+    """Returns the columns of a block in the order in which it takes them, or None if they are not evenly strided."""
+    if _even(line):
+        return line
+    size = slice_.shape[axis]
+    behind = next((k for k, (a, b) in enumerate(pairwise(line), start=1) if b - a > 1), 0)
+    order = SEAM.get((len(line), behind)) if slice_.wrap[axis] else None
+    run = [*(k - size for k in line[behind:]), *line[:behind]]
+    if order is None or run != list(range(run[0], run[0] + len(run))):
+        return None
+    return [run[k] % size for k in order]
 
 
 def _even(line: list[int]) -> bool:

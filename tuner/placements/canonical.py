@@ -32,6 +32,10 @@ def mixed(keys: Keys) -> Keys:
     return keys ^ (keys >> np.uint64(31))
 
 
+def _is_ring(pattern: Pattern) -> bool:
+    return pattern.flow is Flow.RING and len(pattern.members[0]) > 2
+
+
 def _is_plane(slice_: Slice, pattern: Pattern) -> bool:
     """Returns whether groups may be planes of the grid, which the compiler walks axis by axis, by their size."""
     planes = [slice_.num_chips // size for size in slice_.shape]
@@ -55,7 +59,9 @@ class Canon:
         moves = symmetries(slice_, translations=False) if symmetric else np.arange(slice_.num_devices)[None]
         self._moves: Ints = moves.astype(np.int64)
         closed = [wrap and size > 2 for wrap, size in zip(slice_.wrap, slice_.shape, strict=True)]
-        self._shifts = symmetric and any(closed)
+        # Shifted over the seam of a closed axis, a group is walked in another order by compilers with one of their own.
+        seams = slice_.generation_name in TOPOLOGY_AWARE and any(_is_ring(pattern) for pattern in patterns or ())
+        self._shifts = symmetric and any(closed) and not seams
         numbers = np.random.default_rng(1)
         self._names: Keys = numbers.integers(1, 1 << 63, slice_.num_devices, np.uint64)
         self._rectangles: dict[frozenset[int], bool] = {}
