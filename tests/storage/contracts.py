@@ -29,6 +29,7 @@ from tuner.errors import InvalidValue, PlanNotFound
 from tuner.plans.lookup import Query, Rung
 from tuner.plans.plan import Constraints, Evidence, PlanState
 from tuner.rejections import Rejection, RejectReason, Stage
+from tuner.slices.names import parse_slice
 from tuner.stores import Store, TrialState
 
 
@@ -39,6 +40,11 @@ class TrialStoreContract:
         assert study.key == key
         assert store.open_study(key) == study
         assert study.created_at.tzinfo is UTC
+
+    def test_a_study_of_a_twisted_torus_is_not_that_of_the_plain_one(self, store: Store) -> None:
+        plain, twisted = (study_key(slice=parse_slice(name)) for name in ("v5p-4x4x8", "v5p-4x4x8_twisted"))
+        assert store.open_study(plain).id != store.open_study(twisted).id
+        assert [study.key for study in store.studies()] == [twisted, plain]
 
     @pytest.mark.parametrize(
         "other",

@@ -11,12 +11,21 @@ from tests.tuner.plans.samples import make_plan
 from tuner.errors import InvalidValue
 from tuner.placements.placement import Placement
 from tuner.plans.plan import Baseline, Plan
+from tuner.slices.names import parse_slice
 
 
 @given(st.permutations(range(8)), st.floats(1e-6, 1e3), st.none() | st.integers(0, 1 << 40))
 def test_round_trip_through_json_text(devices: list[int], step_s: float, memory_bytes: int | None) -> None:
     plan = make_plan(placement=Placement(devices=tuple(devices)), step_s=step_s, memory_bytes=memory_bytes)
     assert Plan.from_json(json.loads(json.dumps(plan.to_json(), allow_nan=False))) == plan
+
+
+def test_a_twisted_torus_stays_one_and_older_documents_are_of_plain_ones() -> None:
+    plan = make_plan(slice=parse_slice("v5p-4x4x8_twisted"))
+    document = plan.to_json()
+    assert Plan.from_json(document) == plan
+    del document["slice"]["twisted"]
+    assert Plan.from_json(document) == make_plan(slice=parse_slice("v5p-4x4x8"))
 
 
 def test_the_document_holds_coordinates_and_no_device_ids() -> None:
