@@ -8,6 +8,7 @@ from tuner.timeline.prediction import LinkTraffic, Prediction
 from tuner.timeline.traffic import draw
 
 _SHOWN = 5
+_LEAST = 0.01  # shares of a link that are not worth a word
 
 
 def traffic(slice_: Slice, prediction: Prediction) -> str:
@@ -25,7 +26,11 @@ def traffic(slice_: Slice, prediction: Prediction) -> str:
             link.name,
             render.ms(link.busy_s),
             f"{100 * link.busy_s / prediction.step_s:.1f}%",
-            ", ".join(_user(label, kinds.get(label, set()), seconds, link) for label, seconds in link.by_axes),
+            ", ".join(
+                _user(label, kinds.get(label, set()), seconds, link)
+                for label, seconds in link.by_axes
+                if seconds > _LEAST * link.busy_s
+            ),
         ]
         for link in prediction.busy_links[:_SHOWN]
     ]

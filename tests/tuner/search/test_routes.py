@@ -14,14 +14,18 @@ from tests.tuner.search.fakes import groups
 from tuner.calibration.calibration import calibration
 from tuner.layouts.layout import Candidate, Layout
 from tuner.layouts.space import Choice, Dimension, Space
+from tuner.network.cost import Degraded
 from tuner.placements.default import jax_default
 from tuner.placements.placement import Placement
 from tuner.plans.toolchain import Toolchain
 from tuner.ports import Compiled, Screened, WorkloadSpec
 from tuner.program.program import Collective, CollectiveKind, Compute, ComputeKind, Program
 from tuner.rejections import Rejection, RejectReason, Stage
+from tuner.screening.bounds import lower_bound
 from tuner.search.funnel import Search
 from tuner.search.outcome import Outcome
+from tuner.search.prospects import Prospect
+from tuner.search.routes import Routes
 from tuner.search.settings import SamplerName, Settings
 from tuner.slices.names import parse_slice
 from tuner.slices.slice import Slice
@@ -227,3 +231,22 @@ def test_elsewhere_candidates_have_no_placement() -> None:
     assert bench.both.asked
     assert all(candidate.placement is None for candidate in bench.both.asked)
     assert {trial.candidate.layout.option("mix") for trial in outcome.trials} >= {"plain"}
+
+
+def test_a_chip_that_is_cut_off_is_told_apart_from_routes_that_never_were() -> None:
+    layout = Layout.of({"data": 8, "tensor": 4}, {"mix": "plain"})
+    screened = Screened(program=program(layout), least_bytes=MIB, digest="1")
+    prospect = Prospect(
+        candidate=Candidate(layout=layout),
+        screened=screened,
+        bound=lower_bound(screened, LARGE, calibration("v5e")),
+        estimate_s=1.0,
+    )
+    whole = Routes(LARGE, calibration("v5e")).classes(prospect)
+    assert not isinstance(whole, Rejection)
+    assert [entry.estimate_s for entry in whole] == sorted(entry.estimate_s for entry in whole)
+    missing = [Degraded.parse(text) for text in ("0,0:1,0=0", "0,0:0,1=0")]
+    refusal = Routes(LARGE, calibration("v5e"), missing).classes(prospect)
+    assert isinstance(refusal, Rejection)
+    assert refusal.reason is RejectReason.ROUTING
+    assert "a link that is missing" in refusal.detail
