@@ -1,6 +1,6 @@
-"""Structured search with refinement against exhaustive search (8 devices) and random bijections (16 devices).
+"""Structured search with refinement against exhaustive search (8 devices) and random bijections (more devices).
 
-    python benchmarks/search_quality.py [--random 1000000] [--mixes 10] [--devices 8]
+    python benchmarks/search_quality.py [--random 1000000] [--mixes 10] [--devices 8] [--slice v5e-2x8]
 
 Each mix is a layout and a handful of collectives with random kinds, axes and sizes; the seed is its number. For people
 the best structured placement alone is shown too.
@@ -24,8 +24,21 @@ from tuner.slices.slice import Slice
 from tuner.timeline.ranker import Ranker
 
 EIGHT = [("v5e", (2, 4)), ("v6e", (2, 4)), ("v5p", (2, 2, 2)), ("v4", (2, 2, 2)), ("v7x", (2, 2, 1))]
-SIXTEEN = [("v5e", (4, 4)), ("v6e", (4, 4)), ("v5p", (2, 2, 4)), ("v4", (2, 2, 4)), ("v7x", (2, 2, 2))]
-MESHES = {8: [(8,), (2, 4), (4, 2), (2, 2, 2)], 16: [(16,), (2, 8), (4, 4), (8, 2), (2, 2, 4), (2, 4, 2), (2, 2, 2, 2)]}
+SIXTEEN = [
+    ("v5e", (4, 4)),
+    ("v6e", (4, 4)),
+    ("v5e", (2, 8)),
+    ("v6e", (2, 8)),
+    ("v5p", (2, 2, 4)),
+    ("v4", (2, 2, 4)),
+    ("v7x", (2, 2, 2)),
+]
+THIRTY_TWO = [("v7x", (2, 2, 4))]  # 16 chips
+MESHES = {
+    8: [(8,), (2, 4), (4, 2), (2, 2, 2)],
+    16: [(16,), (2, 8), (4, 4), (8, 2), (2, 2, 4), (2, 4, 2), (2, 2, 2, 2)],
+    32: [(32,), (4, 8), (2, 16), (2, 4, 4), (2, 2, 8)],
+}
 KINDS = [kind for kind in CollectiveKind if kind is not CollectiveKind.DCN]
 
 
@@ -79,12 +92,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--random", type=int, default=1_000_000)
     parser.add_argument("--mixes", type=int, default=10)
-    parser.add_argument("--devices", type=int, choices=(8, 16))
+    parser.add_argument("--devices", type=int, choices=(8, 16, 32))
+    parser.add_argument("--slice", help="only this one")
     options = parser.parse_args()
     worse = 0
-    for generation, shape in (*EIGHT, *SIXTEEN):
+    for generation, shape in (*EIGHT, *SIXTEEN, *THIRTY_TWO):
         slice_ = Slice(generation_name=generation, shape=shape, wrap=(False,) * len(shape))
-        for seed in range(options.mixes if options.devices in (None, slice_.num_devices) else 0):
+        if options.devices not in (None, slice_.num_devices) or options.slice not in (None, slice_.name):
+            continue
+        for seed in range(options.mixes):
             ranker = mix(slice_, seed)
             start = time.process_time()
             found = rank_with(ranker)
