@@ -85,6 +85,36 @@ def test_a_search_that_is_killed_goes_on_from_what_it_had_found(tmp_path: Path) 
     assert not [trial for trial in study.trials if trial.state is optuna.trial.TrialState.RUNNING]
 
 
+def test_a_terminated_search_keeps_what_it_found_and_waits_for_no_compile(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'plans.db'}"
+    command = "from adapters.cli.main import main; main()"
+    arguments = ("tune", SPEC.model, "--slice", "v5e-2x4", "--exhaustive", "--jobs", "1", "--db", url)
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "HOME": str(tmp_path)},
+    )
+    try:
+        assert process.stderr is not None
+        assert any(line.startswith("compile") for line in process.stderr)
+        process.send_signal(signal.SIGTERM)
+        told = time.monotonic()
+        output, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert time.monotonic() - told < 30
+    assert "it was told to stop" in output
+    with storage.open_store(url) as store:
+        (study,) = store.studies()
+        states = {trial.state.value for trial in store.trials(study.id)}
+        assert "complete" in states
+        assert "running" not in states
+        assert len(store.plans()) == 1
+
+
 def _complete(url: str) -> tuple[tuple[int, str, float], ...]:
     """Returns number, candidate and prediction of the trials that are complete; none while there is no database."""
     try:

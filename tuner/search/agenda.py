@@ -1,0 +1,155 @@
+"""What a search tries next: baselines, layouts by estimate, blocks and flags of the best; and when it stops."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+
+from tuner.layouts.layout import Candidate
+from tuner.ports import Workload
+from tuner.search.ledger import Ledger
+from tuner.search.parameters import Parameters
+from tuner.search.prospects import Prospect, Queue
+from tuner.search.screen import ScreenStage
+from tuner.search.settings import Settings
+from tuner.search.stopping import Budget, unimproved, unpromising
+from tuner.search.trials import bounded
+from tuner.slices.slice import Slice
+from tuner.stores import Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A prospect to try: the name of the baseline if it is one, and whether a sampler has no say in it."""
+
+    prospect: Prospect
+    baseline: str = ""
+    forced: bool = False
+
+
+class Agenda:
+    """Orders what is left to try.
+
+    Attributes:
+        baselines: digest of each baseline's candidate, by name.
+        missing: why a baseline does not run, by name.
+        stopped: why `next` returned None.
+        proved: True if nothing that is left could win.
+    """
+
+    def __init__(
+        self,
+        *,
+        workload: Workload,
+        slice_: Slice,
+        screen: ScreenStage,
+        ledger: Ledger,
+        parameters: Parameters,
+        settings: Settings,
+        budget: Budget,
+    ) -> None:
+        self._workload = workload
+        self._slice = slice_
+        self._screen = screen
+        self._ledger = ledger
+        self._parameters = parameters
+        self._settings = settings
+        self._budget = budget
+        self._queue = Queue(())
+        self._forced: deque[Item] = deque()
+        self._variants: deque[Prospect] = deque()
+        self._tuned: Candidate | None = None
+        self.baselines: dict[str, str] = {}
+        self.missing: dict[str, str] = {}
+        self.stopped = ""
+        self.proved = False
+
+    def fill(self) -> None:
+        """Takes in what passed the screen: baselines first (A as declared, B the fewest received bytes)."""
+        prospects = self._screen.prospects
+        self._queue = Queue(p for digest, p in prospects.items() if digest not in self._ledger.trials)
+        for name, layout in self._workload.baselines(self._slice).items():
+            refusal = self._workload.verdict(layout)
+            if refusal is not None:
+                self.missing[name] = refusal.detail
+            else:
+                self._force(name, self._screen.routes.in_default_order(Candidate(layout=layout)))
+        fewest = min(
+            prospects.values(), key=lambda p: (p.received_bytes, p.estimate_s, p.candidate.digest), default=None
+        )
+        if fewest is not None:
+            candidate = self._screen.routes.in_default_order(fewest.candidate)
+            if candidate.digest not in prospects:
+                self._ledger.refuse(self._screen.look([candidate]))
+            self._force("B", candidate)
+
+    def next(self, compiling: int) -> Item | None:
+        """Returns what to try while `compiling` candidates are at the compiler; None to stop, saying why in `stopped`.
+
+        Prospects that the best prediction shows to be hopeless leave as rejected trials on the way.
+        """
+        if self._forced:
+            return self._forced.popleft()
+        best = self._ledger.best
+        if best is not None and best.predicted_s is not None:
+            best_s = best.predicted_s
+            self._ledger.refuse([bounded(prospect, best_s) for prospect in self._queue.hopeless(best_s)])
+        spent = self._budget.exhausted(self._ledger.compiled + compiling)
+        if spent and any(not trial.baseline for trial in self._ledger.completed):
+            self.stopped = spent
+            return None
+        if best is not None and unimproved(self._ledger) >= self._settings.tune_after:
+            self._line_up_variants(best)
+        head = self._queue.head
+        if self._variants:
+            return Item(prospect=self._variants.popleft(), forced=True)
+        if head is None:
+            self.stopped, self.proved = "every layout was tried or shown to be slower", self._sound
+        elif reason := unpromising(head, self._ledger, self._settings, len(self._queue)):
+            self.stopped = reason
+        else:
+            return Item(prospect=head)
+        if compiling or best is None:
+            return None
+        self._line_up_variants(best)
+        return Item(prospect=self._variants.popleft(), forced=True) if self._variants else None
+
+    def drop(self, candidate: Candidate) -> None:
+        """Takes a candidate off the agenda."""
+        self._queue.drop(candidate.digest)
+
+    def _force(self, name: str, candidate: Candidate) -> None:
+        self.baselines[name] = candidate.digest
+        known = self._ledger.trials.get(candidate.digest)
+        waiting = any(item.prospect.candidate == candidate for item in self._forced)
+        if known is not None and known.rejection is not None:
+            self.missing[name] = known.rejection.detail
+        elif known is None and not waiting:
+            self._forced.append(Item(prospect=self._screen.prospects[candidate.digest], baseline=name, forced=True))
+
+    @property
+    def _sound(self) -> bool:
+        """True if no bound was found above its prediction and no class of placements was left out.
+
+        Only then does a search prove anything.
+        """
+        violated = any("bound_violation_s" in trial.numbers for trial in self._ledger.completed)
+        return bool(self._ledger.completed) and not violated and not self._screen.routes.left_out
+
+    def _line_up_variants(self, best: Trial) -> None:
+        """Lines up other kernel blocks and compiler flags for the best layout, each one step away from the best.
+
+        When one of them becomes the best, its neighbours follow: a coordinate descent that ends because the choices do.
+        """
+        if self._tuned == best.candidate:
+            return
+        self._tuned = best.candidate
+        variants = [replace(best.candidate, compiler_options=other) for other in self._parameters.flags(best.candidate)]
+        variants += [
+            replace(best.candidate, layout=other)
+            for other in self._workload.tuned(best.candidate.layout, self._slice)[: self._settings.variants]
+        ]
+        fresh = [variant for variant in variants if variant.digest not in self._ledger.trials]
+        self._ledger.refuse(self._screen.look([v for v in fresh if v.digest not in self._screen.prospects]))
+        passed = [self._screen.prospects[v.digest] for v in fresh if v.digest in self._screen.prospects]
+        self._variants = deque(passed)
