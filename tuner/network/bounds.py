@@ -83,7 +83,7 @@ def _must_cross(collective: Collective, inside: Sides) -> Floats:
         crossing = (inside[:, source] & ~inside[:, target]).sum(axis=1)
         return np.asarray(crossing * float(collective.operand_bytes))
     sizes = {len(group) for group in collective.groups}
-    return np.sum([_must_leave(collective, inside, size) for size in sorted(sizes)], axis=0)
+    return np.asarray(np.sum([_must_leave(collective, inside, size) for size in sorted(sizes)], axis=0))
 
 
 def _must_leave(collective: Collective, inside: Sides, size: int) -> Floats:

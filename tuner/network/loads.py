@@ -106,7 +106,7 @@ class Loader:
             loads=np.sum([s.loads for s in sent], axis=0),
             hops=np.stack([s.hops for s in sent]).max(axis=0),
             way=np.stack([s.way for s in sent]).max(axis=0),
-            direct=np.stack([s.direct for s in sent]).all(axis=0),
+            direct=np.asarray(np.stack([s.direct for s in sent]).all(axis=0)),
         )
 
     def _worth_remembering(self, pairs: int) -> bool:
