@@ -18,6 +18,6 @@ if sys.version_info < (3, 11):  # noqa: UP036 (an older interpreter may well run
     )
 project = tomllib.loads(Path("pyproject.toml").read_text())
 venv.create(arguments.path, with_pip=True, clear=True)
-pip = [str(arguments.path / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+pip = [str(arguments.path / "bin" / "python"), "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
 pinned = ["--constraint", str(arguments.constraints)] if arguments.constraints else []
 subprocess.run([*pip, *pinned, "-e", ".[tpu,postgres,web]", *project["dependency-groups"]["dev"]], check=True)
