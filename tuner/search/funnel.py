@@ -109,7 +109,13 @@ class Search:
             load_if_exists=True,
         )
         self._ledger = Ledger(store, self._study, self._optuna, self._parameters)
-        self._budget = Budget(settings=self._settings, clock=clock, started=clock(), spent_s=self._study.spent_s)
+        self._budget = Budget(
+            settings=self._settings,
+            clock=clock,
+            started=clock(),
+            spent_s=self._study.spent_s,
+            durations_s=self._ledger.durations_s,
+        )
         self._agenda = Agenda(
             workload=workload,
             slice_=slice_,

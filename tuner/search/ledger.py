@@ -69,6 +69,15 @@ class Ledger:
         return sum(trial.stage in (Stage.COMPILE, Stage.PLACE, Stage.MEASURE) for trial in self.trials.values())
 
     @property
+    def durations_s(self) -> list[float]:
+        """Seconds that each of these took, from its start to its end."""
+        return [
+            (trial.finished_at - trial.started_at).total_seconds()
+            for trial in self.completed
+            if trial.started_at is not None and trial.finished_at is not None
+        ]
+
+    @property
     def best(self) -> Trial | None:
         """The trial with the best prediction; the first one among equals."""
         return min(self.completed, key=lambda trial: (_value(trial), trial.number), default=None)

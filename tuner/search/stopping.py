@@ -14,7 +14,10 @@ from tuner.stores import Trial
 
 @dataclass(slots=True, kw_only=True)
 class Budget:
-    """Time and trials that are left of a study. `spent_s` is the time of its earlier runs."""
+    """Time and trials that are left of a study.
+
+    `spent_s` is the time of its earlier runs, `durations_s` what each compile took, in them and in this one.
+    """
 
     settings: Settings
     clock: Callable[[], float]

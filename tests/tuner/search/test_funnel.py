@@ -1,5 +1,6 @@
 import itertools
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -224,6 +225,33 @@ def test_a_budget_of_time_is_of_the_study() -> None:
     assert "budget of 60 s" in first.stopped
     second = bench.run(settings, clock=lambda: 0.0)
     assert "in earlier runs" in second.stopped
+    assert len(bench.compiler.asked) == compiled
+
+
+def test_a_run_that_has_no_room_for_another_compile_leaves_none_to_the_next() -> None:
+    @dataclass(slots=True, kw_only=True)
+    class SlowCompiler(FakeCompiler):
+        now: int = 0
+
+        def compile(self, *args: Any, **kwargs: Any) -> Any:
+            self.now += 20
+            return FakeCompiler.compile(self, *args, **kwargs)
+
+    bench = Bench()
+    slow = bench.compiler = SlowCompiler()
+    settings = replace(EXHAUSTIVE, budget_s=90.0)
+    start = datetime(2026, 11, 30, tzinfo=UTC)
+
+    def run() -> Outcome:
+        search = bench.search(settings, clock=lambda: float(slow.now))
+        search._ledger._clock = lambda: start + timedelta(seconds=slow.now)
+        return search.run()
+
+    first = run()
+    assert "budget of 90 s is spent (80 s)" in first.stopped
+    compiled = len(bench.compiler.asked)
+    assert compiled == 4
+    assert "budget of 90 s is spent" in run().stopped
     assert len(bench.compiler.asked) == compiled
 
 
