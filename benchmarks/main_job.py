@@ -2,7 +2,8 @@
 
     python benchmarks/main_job.py [--model M --shape S --slice N --axes cfg=2,ulysses=4 --set blocks=... --flag F=V]
 
-Without options it takes the winning layout of `make tune` with the flags that every layout starts with. Figures are the compiler's and the model's; no device is timed.
+Without options it takes the winning layout of `make tune` with the flags that every layout starts with. Figures are
+the compiler's and the model's; no device is timed.
 """
 
 from __future__ import annotations
