@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @options.workload
-@click.option("--slice", "slice_name", required=True, metavar="NAME", help="For example v5e-2x4 or v5litepod-8.")
+@options.slice_name
 @click.option("--revision", help="Revision of the model; any by default.")
-@click.option("--reserve-hbm", type=options.Bytes(), default=0, help="HBM that must stay free, for example 2GiB.")
+@options.reserve_hbm
 @options.links
 @options.database
 @options.output_format

@@ -97,6 +97,12 @@ def constraints(reserve_hbm: int, links: tuple[Degraded, ...]) -> Constraints:
     return Constraints(reserve_hbm_bytes=reserve_hbm, links=tuple(map(str, links)))
 
 
+slice_name = click.option(
+    "--slice", "slice_name", required=True, metavar="NAME", help="For example v5e-2x4 or v5litepod-8."
+)
+reserve_hbm = click.option("--reserve-hbm", type=Bytes(), default=0, help="HBM that must stay free, for example 2GiB.")
+
+
 def workload(function: F) -> F:
     """Adds the argument MODEL and the options that say which of its workloads is meant."""
     function = click.option("--no-guidance", is_flag=True, help="Distilled variants: one pass instead of two.")(

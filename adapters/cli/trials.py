@@ -14,7 +14,7 @@ from tuner.stores import Study, Trial, TrialState, TrialStore
 
 @click.command()
 @options.workload
-@click.option("--slice", "slice_name", required=True, metavar="NAME", help="For example v5e-2x4 or v5litepod-8.")
+@options.slice_name
 @click.option("--state", type=click.Choice([state.value for state in TrialState]), help="Only trials in this state.")
 @click.option("--limit", type=click.IntRange(min=1), default=200, show_default=True, help="Rows at most.")
 @options.database

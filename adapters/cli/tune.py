@@ -24,7 +24,7 @@ _SHOWN = 8
 
 @click.command()
 @options.workload
-@click.option("--slice", "slice_name", required=True, metavar="NAME", help="For example v5e-2x4 or v5litepod-8.")
+@options.slice_name
 @click.option("--budget", type=options.Seconds(), default="100s", show_default=True, help="Time for the whole study.")
 @click.option("--trials", type=click.IntRange(min=1), help="Candidates to compile at most, baselines included.")
 @click.option("--exhaustive", is_flag=True, help="Go on until the best is proved, whatever the budget.")
@@ -36,7 +36,7 @@ _SHOWN = 8
     help="Who proposes the next candidate.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Makes the random parts repeatable.")
-@click.option("--reserve-hbm", type=options.Bytes(), default=0, help="HBM that must stay free, for example 2GiB.")
+@options.reserve_hbm
 @options.links
 @click.option("--jobs", type=click.IntRange(min=1), help="Compiles at once. [default: one on each processor]")
 @click.option("--timeout", type=options.Seconds(), default="10min", show_default=True, help="Time for one compile.")

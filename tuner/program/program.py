@@ -189,6 +189,11 @@ class Program:
     schedule: tuple[Node, ...]
     memory: Memory | None = None
 
+    @property
+    def received_bytes(self) -> float:
+        """Bytes that one device receives in all, under ring accounting."""
+        return sum(times * node.received_bytes for node, times in self.walk() if isinstance(node, Collective))
+
     def walk(self) -> Iterator[tuple[Compute | Collective, int]]:
         """Yields every operation and collective with the number of times that it runs; a `Start` counts once."""
         yield from _walk(self.schedule, 1)

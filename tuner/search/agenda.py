@@ -75,7 +75,9 @@ class Agenda:
             else:
                 self._force(name, self._screen.routes.in_default_order(Candidate(layout=layout)))
         fewest = min(
-            prospects.values(), key=lambda p: (p.received_bytes, p.estimate_s, p.candidate.digest), default=None
+            prospects.values(),
+            key=lambda p: (p.screened.program.received_bytes, p.estimate_s, p.candidate.digest),
+            default=None,
         )
         if fewest is not None:
             candidate = self._screen.routes.in_default_order(fewest.candidate)

@@ -26,15 +26,6 @@ class Prospect:
     bound: Bound
     estimate_s: float
 
-    @property
-    def received_bytes(self) -> float:
-        """Bytes that one device receives in a step."""
-        return sum(
-            times * node.received_bytes
-            for node, times in self.screened.program.walk()
-            if hasattr(node, "received_bytes")
-        )
-
 
 class Queue:
     """Prospects by estimate, lowest first; equal estimates by the candidate's digest, so that a run can be repeated."""
@@ -49,14 +40,6 @@ class Queue:
     def head(self) -> Prospect | None:
         """The most promising prospect that is left."""
         return self._order[0] if self._order else None
-
-    def add(self, prospects: Iterable[Prospect]) -> None:
-        """Puts further prospects in their places."""
-        self._order = sorted([*self._order, *prospects], key=lambda p: (p.estimate_s, p.candidate.digest))
-
-    def pop(self) -> Prospect:
-        """Takes the head out."""
-        return self._order.pop(0)
 
     def drop(self, digest: str) -> None:
         """Takes a candidate out, wherever it stands."""

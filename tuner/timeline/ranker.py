@@ -199,7 +199,6 @@ class Ranker:
                 if is_guessed(node, self.slice_.generation):
                     unknown[node.name] = None
         exists = self.network.fabric.exists
-        received = sum(t * n.received_bytes for n, t in self.program.walk() if isinstance(n, Collective))
         return Prediction(
             step_s=float(per_order[0, order]),
             matmul_s=by_kind[ComputeKind.MATMUL],
@@ -211,7 +210,7 @@ class Ranker:
             communication_s=sum(c.times * c.alone_s for c in collectives),
             communication_bound_s=sum(c.times * c.bound_s for c in collectives),
             peak_compute_s=flops / self.slice_.generation.peak_flops,
-            received_bytes=received,
+            received_bytes=self.program.received_bytes,
             links=int(exists.sum()),
             idle_links=int(exists.sum()) - len(links),
             busiest_link=links[0].name if links else "",

@@ -118,7 +118,7 @@ def _flops(nodes: tuple[Node, ...]) -> float:
 
 
 def _received(nodes: tuple[Node, ...]) -> float:
-    return sum(node.received_bytes * times for node, times in _walk(nodes).walk() if isinstance(node, Collective))
+    return _walk(nodes).received_bytes
 
 
 def _only(nodes: tuple[Node, ...], kind: type) -> tuple[Node, ...]:
