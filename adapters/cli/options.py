@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from tuner.errors import InvalidValue
+from tuner.units import parse_bytes, parse_seconds
 
 if TYPE_CHECKING:
     from tuner.network.cost import Degraded
@@ -27,11 +27,6 @@ output_format = click.option(
     "-f", "--format", "output", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output."
 )
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(B|KiB|MiB|GiB|KB|MB|GB)?", re.IGNORECASE)
-_UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
-_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?", re.IGNORECASE)
-_SECONDS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-
 
 class Bytes(click.ParamType[int]):
     """A number of bytes with a unit, such as ``2GiB``."""
@@ -40,12 +35,10 @@ class Bytes(click.ParamType[int]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Returns bytes; fails naming what is legal."""
-        if isinstance(value, int):
-            return value
-        match = _SIZE.fullmatch(str(value).strip())
-        if match is None:
-            self.fail(f"{value!r} is not a size; legal: a number with B, KiB, MiB, GiB, KB, MB or GB", param, ctx)
-        return int(float(match[1]) * _UNITS[(match[2] or "").lower()])
+        try:
+            return parse_bytes(value)
+        except InvalidValue as error:
+            self.fail(str(error), param, ctx)
 
 
 class Seconds(click.ParamType[float]):
@@ -55,12 +48,10 @@ class Seconds(click.ParamType[float]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Returns seconds; fails naming what is legal."""
-        if isinstance(value, int | float):
-            return float(value)
-        match = _TIME.fullmatch(str(value).strip())
-        if match is None:
-            self.fail(f"{value!r} is not a time; legal: a number with ms, s, min or h", param, ctx)
-        return float(match[1]) * _SECONDS[(match[2] or "").lower()]
+        try:
+            return parse_seconds(value)
+        except InvalidValue as error:
+            self.fail(str(error), param, ctx)
 
 
 class Link(click.ParamType["Degraded"]):
