@@ -30,7 +30,7 @@ BUSY_S = 30.0
 _WRITES = "meshwright_writes"
 
 
-def connect_sqlite(path: Path, *, foreign_keys: bool = True) -> sqlite3.Connection:
+def connect_sqlite(path: Path, *, foreign_keys: bool = True, read_only: bool = False) -> sqlite3.Connection:
     """Connects to an SQLite file. A file that is missing is an error and stays missing."""
     connection = sqlite3.connect(
         f"file:{quote(str(path))}?mode=rw",
@@ -44,16 +44,22 @@ def connect_sqlite(path: Path, *, foreign_keys: bool = True) -> sqlite3.Connecti
     try:
         connection.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
         connection.execute("PRAGMA synchronous = NORMAL")
+        if read_only:
+            # A connection that is opened for reading only cannot join a write-ahead log that nobody else has open.
+            connection.execute("PRAGMA query_only = ON")
     except sqlite3.Error:
         connection.close()
         raise
     return connection
 
 
-def make_engine(url: URL, *, foreign_keys: bool = True) -> Engine:
-    """Returns an engine for a parsed URL. Transactions of `writing(engine)` take SQLite's write lock as they begin."""
+def make_engine(url: URL, *, foreign_keys: bool = True, read_only: bool = False) -> Engine:
+    """Returns an engine for a parsed URL. Transactions of `writing(engine)` take SQLite's write lock as they begin.
+
+    With `read_only`, the database refuses whatever would change it.
+    """
     if is_sqlite(url):
-        creator = partial(connect_sqlite, sqlite_path(url), foreign_keys=foreign_keys)
+        creator = partial(connect_sqlite, sqlite_path(url), foreign_keys=foreign_keys, read_only=read_only)
         engine = create_engine(url, creator=creator, json_serializer=canonical_json)
         event.listen(engine, "begin", _begin)
         return engine
@@ -62,7 +68,8 @@ def make_engine(url: URL, *, foreign_keys: bool = True) -> Engine:
         json_serializer=canonical_json,
         # Trials are long; a connection that the server or a firewall closed in between is replaced unseen.
         pool_pre_ping=True,
-        connect_args={"connect_timeout": 10},
+        connect_args={"connect_timeout": 10}
+        | ({"options": "-c default_transaction_read_only=on"} if read_only else {}),
     )
 
 

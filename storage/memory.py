@@ -189,6 +189,9 @@ class MemoryStore(Store):
             self._plans[plan_id] = replace(stored, state=PlanState.RETIRED, note=clean(note) or stored.note)
             return _fresh(self._plans[plan_id])
 
+    def check(self) -> None:
+        """Has nothing that could be amiss."""
+
     def close(self) -> None:
         """Has nothing to release."""
 

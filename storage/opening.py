@@ -25,12 +25,13 @@ def default_url() -> str:
     return f"sqlite:///{user_data_path('meshwright', appauthor=False) / 'meshwright.db'}"
 
 
-def open_store(url: str | None = None, *, create: bool = False) -> Store:
+def open_store(url: str | None = None, *, create: bool = False, read_only: bool = False) -> Store:
     """Opens the store of a URL; close it when done.
 
     Args:
         url: ``sqlite:///file.db``, ``postgresql://user@host/database`` or ``memory://``; None means `default_url()`.
         create: makes an SQLite file that is missing and the tables in a database that has none.
+        read_only: lets the database itself refuse every change; such a change raises StoreError.
 
     Raises StoreError if the database is missing, out of reach, or at another revision than this version works on; the
     text says what to run.
@@ -50,7 +51,7 @@ def open_store(url: str | None = None, *, create: bool = False) -> Store:
     from storage.engines import make_engine
     from storage.sql.store import SqlStore
 
-    engine = make_engine(parsed)
+    engine = make_engine(parsed, read_only=read_only)
     try:
         if create and (missing or revision.current(engine) is None):
             from storage import migrations

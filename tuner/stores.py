@@ -255,5 +255,9 @@ class Store(TrialStore, ProgramStore, PlanStore):
         self.close()
 
     @abc.abstractmethod
+    def check(self) -> None:
+        """Raises StoreError with what to do unless the store can serve now."""
+
+    @abc.abstractmethod
     def close(self) -> None:
         """Releases connections. The store is unusable afterwards."""

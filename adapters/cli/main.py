@@ -20,6 +20,7 @@ EXIT_NO_PLAN = 3
 
 # What an import that fails asks for, by the module that is missing.
 _EXTRAS = {"jax": "tpu", "jaxlib": "tpu", "libtpu": "tpu", "optuna": "tpu", "safetensors": "tpu", "psycopg": "postgres"}
+_EXTRAS |= dict.fromkeys(("starlette", "jinja2", "uvicorn"), "web")
 
 _COMMANDS = {
     "tune": ("adapters.cli.tune", "Find the fastest layout and placement of a model on a slice."),
@@ -30,6 +31,7 @@ _COMMANDS = {
     "compare": ("adapters.cli.compare", "List placements of a plan's program side by side."),
     "models": ("adapters.cli.models", "List the models that can be tuned."),
     "slices": ("adapters.cli.slices", "List the slices that can be tuned for."),
+    "serve": ("adapters.cli.serve", "Serve lookups and the dashboard over HTTP."),
     "db": ("adapters.cli.database", "Create, upgrade and check the database."),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Engine
 
+from storage.revision import require_head
 from storage.sql.database import Clock, Database, utc_now
 from storage.sql.plans import SqlPlanStore
 from storage.sql.programs import SqlProgramStore
@@ -16,6 +17,10 @@ class SqlStore(SqlTrialStore, SqlProgramStore, SqlPlanStore, Store):
 
     def __init__(self, engine: Engine, *, clock: Clock = utc_now) -> None:
         super().__init__(Database(engine, clock=clock))
+
+    def check(self) -> None:
+        """Raises StoreError with what to run unless the database answers and is at our revision."""
+        require_head(self._db.engine)
 
     def close(self) -> None:
         """Releases the connections."""

@@ -1,0 +1,1 @@
+"""The lookup service and the dashboard: one ASGI application over one store."""

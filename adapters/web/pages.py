@@ -1,0 +1,10 @@
+"""The pages of the dashboard."""
+
+from __future__ import annotations
+
+from starlette.routing import BaseRoute
+
+
+def routes() -> list[BaseRoute]:
+    """Returns the routes of the pages."""
+    return []

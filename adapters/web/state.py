@@ -1,0 +1,45 @@
+"""What requests share: the store, opened when it is first needed, and how the service was started."""
+
+from __future__ import annotations
+
+import threading
+
+from starlette.datastructures import State
+
+import storage
+from adapters.web.limits import Limits
+from tuner.stores import Store
+
+
+class ServiceState(State):
+    """The application's state.
+
+    Attributes:
+        url: of the database; None for the default.
+        token: what writes need; None if the service is read-only.
+        limits: of body, page and time.
+    """
+
+    url: str | None
+    token: str | None
+    limits: Limits
+    lock: threading.Lock
+    opened: Store | None
+
+    def __init__(self, *, url: str | None, token: str | None, limits: Limits) -> None:
+        super().__init__({"url": url, "token": token, "limits": limits, "opened": None, "lock": threading.Lock()})
+
+    @property
+    def store(self) -> Store:
+        """The store. Raises StoreError while the database cannot be opened; the next request tries again."""
+        with self.lock:
+            if self.opened is None:
+                self.opened = storage.open_store(self.url, read_only=self.token is None)
+            return self.opened
+
+    def close(self) -> None:
+        """Closes the store if it was opened."""
+        with self.lock:
+            if self.opened is not None:
+                self.opened.close()
+                self.opened = None
