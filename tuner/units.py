@@ -21,7 +21,7 @@ def parse_bytes(text: str | int) -> int:
 
 
 def parse_seconds(text: str | float) -> float:
-    """Returns seconds of a time such as ``10min``; a bare number is seconds. Raises InvalidValue naming what is legal."""
+    """Returns seconds of a time such as ``10min``; a bare number is seconds. Raises InvalidValue as `parse_bytes`."""
     match = _TIME.fullmatch(str(text).strip())
     if match is None:
         raise InvalidValue(f"{text!r} is not a time; legal: a number with ms, s, min, h or d")

@@ -35,6 +35,7 @@ class Agenda:
         missing: why a baseline does not run, by name.
         stopped: why `next` returned None.
         proved: True if nothing that is left could win.
+        exhausted: True if `next` returned None because the budget is spent.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Agenda:
         self.missing: dict[str, str] = {}
         self.stopped = ""
         self.proved = False
+        self.exhausted = False
 
     def fill(self) -> None:
         """Takes in what passed the screen: baselines first (A as declared, B the fewest received bytes)."""
@@ -98,7 +100,7 @@ class Agenda:
             self._ledger.refuse([bounded(prospect, best_s) for prospect in self._queue.hopeless(best_s)])
         spent = self._budget.exhausted(self._ledger.compiled + compiling)
         if spent and any(not trial.baseline for trial in self._ledger.completed):
-            self.stopped = spent
+            self.stopped, self.exhausted = spent, True
             return None
         if best is not None and unimproved(self._ledger) >= self._settings.tune_after:
             self._line_up_variants(best)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import optuna
 
 from tuner.calibration.calibration import calibration
+from tuner.layouts.layout import Candidate
 from tuner.network.cost import Degraded
 from tuner.placements.ranking import rank_with
 from tuner.plans.toolchain import Toolchain
@@ -140,7 +141,34 @@ class Search:
             interrupted, agenda.stopped, agenda.proved = True, "it was told to stop", False
         self._store.close_run(self._study.id, proved=agenda.proved, spent_s=self._budget.elapsed_s)
         self._listener(Stopped(reason=agenda.stopped, proved=agenda.proved))
-        return self._outcome(interrupted)
+        return self._outcome(interrupted=interrupted)
+
+    def recheck(self, candidate: Candidate) -> Outcome:
+        """Compiles and places one candidate and looks at nothing else: the winner under another toolchain, for example.
+
+        It becomes a trial of the study, so that a later search compares with it and does not compile it again. If it
+        does not run, it is among the `rejected` of the outcome. On KeyboardInterrupt the trial is interrupted.
+        """
+        self._ledger.reconcile()
+        if candidate.digest not in self._ledger.trials:
+            self._ledger.refuse(self._screen.look([candidate]))
+            prospect = self._screen.prospects.get(candidate.digest)
+            if prospect is not None:
+                self._retry(prospect)
+            self._store.close_run(self._study.id, proved=False, spent_s=self._budget.elapsed_s)
+        return self._outcome(interrupted=False)
+
+    def _retry(self, prospect: Prospect) -> None:
+        number, _ = self._ask(prospect, forced=True)
+        trial = self._ledger.start(running(number, prospect, ""))
+        self._listener(TrialStarted(trial=trial))
+        started = self._clock()
+        try:
+            compiled, cached = self._compiler.compile(prospect.candidate)
+        except BaseException:
+            self._ledger.end(replace(trial, state=TrialState.INTERRUPTED))
+            raise
+        self._finish(trial, compiled, seconds=self._clock() - started, cached=cached)
 
     def _look_at_all(self) -> None:
         candidates, refused = self._screen.enumerate()
@@ -159,7 +187,7 @@ class Search:
                     break
                 # Results are taken in the order of their start, so that a run can be repeated.
                 outcome, cached = jobs[0].future.result()
-                self._finish(jobs[0], outcome, cached=cached)
+                self._finish(jobs[0].trial, outcome, seconds=self._clock() - jobs[0].started, cached=cached)
                 jobs.popleft()
         except BaseException:
             # A compile that runs is not waited for: whoever owns the compiler ends it.
@@ -224,9 +252,8 @@ class Search:
             self._ledger.discard(number, value_s=min((value for value in tried if value is not None), default=None))
         return number, fresh
 
-    def _finish(self, job: _Job, outcome: Compiled | Rejection, *, cached: bool) -> None:
+    def _finish(self, trial: Trial, outcome: Compiled | Rejection, *, seconds: float, cached: bool) -> None:
         previous, placements = self._ledger.best, 0
-        seconds = self._clock() - job.started
         if not cached:
             self._budget.durations_s.append(seconds)
         refusal = (
@@ -236,16 +263,16 @@ class Search:
         )
         if refusal is None:
             assert isinstance(outcome, Compiled)
-            ranker = Ranker(outcome.program, self._slice, job.trial.candidate.layout, self._calibration, self._degraded)
-            ranked = rank_with(ranker, jax=self._jax, like=job.trial.candidate.placement)
+            ranker = Ranker(outcome.program, self._slice, trial.candidate.layout, self._calibration, self._degraded)
+            ranked = rank_with(ranker, jax=self._jax, like=trial.candidate.placement)
             placements = ranked.scored
             if math.isfinite(ranked.best[0].step_s):
                 prediction = ranker.predict(ranked.best[0].placement)
-                ended = self._ledger.end(placed(job.trial, outcome, ranked, prediction))
+                ended = self._ledger.end(placed(trial, outcome, ranked, prediction))
             else:
                 refusal = ranker.verdict(ranked.best[0].placement) or missing_link(self._slice)
         if refusal is not None:
-            ended = self._ledger.end(uncompiled(job.trial, refusal))
+            ended = self._ledger.end(uncompiled(trial, refusal))
             if ended.baseline:
                 self._agenda.missing[ended.baseline] = refusal.detail
         self._listener(
@@ -262,7 +289,7 @@ class Search:
         assert self._upcoming is not None
         return self._parameters.params(self._upcoming.candidate)
 
-    def _outcome(self, interrupted: bool) -> Outcome:
+    def _outcome(self, *, interrupted: bool) -> Outcome:
         by_digest = self._ledger.trials
         tried = {name: by_digest[digest] for name, digest in self._agenda.baselines.items() if digest in by_digest}
         baselines = {name: trial for name, trial in tried.items() if trial.predicted_s is not None}
@@ -290,4 +317,5 @@ class Search:
             proved=self._agenda.proved,
             stopped=self._agenda.stopped,
             interrupted=interrupted,
+            exhausted=self._agenda.exhausted,
         )

@@ -24,6 +24,7 @@ class Outcome:
         proved: True if no other layout of the space can be better in the model.
         stopped: why the search ended.
         interrupted: True if it was told to stop.
+        exhausted: True if the budget ended it: another run with more time may find more.
     """
 
     study: Study
@@ -36,3 +37,4 @@ class Outcome:
     proved: bool
     stopped: str
     interrupted: bool = False
+    exhausted: bool = False

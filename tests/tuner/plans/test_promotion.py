@@ -26,6 +26,14 @@ def test_the_same_decision_takes_newer_figures_and_nothing_else() -> None:
     assert not judge(make_plan(step_s=1.0), active, margin=0.01).promote
 
 
+def test_the_same_decision_takes_a_proof_and_baselines_that_were_missing() -> None:
+    active = make_plan(baselines=())
+    assert judge(make_plan(), active, margin=0.01).promote
+    assert not judge(active, make_plan(), margin=0.01).promote
+    assert judge(make_plan(baselines=(), proved=True), active, margin=0.01).promote
+    assert not judge(active, make_plan(baselines=(), proved=True), margin=0.01).promote
+
+
 def test_kinds_of_evidence_are_not_compared() -> None:
     measured = make_plan(step_s=1.0, evidence=Evidence.MEASURED)
     verdict = judge(replace(make_plan(candidate=OTHER), step_s=0.1), measured, margin=0.01)

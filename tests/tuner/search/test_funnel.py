@@ -368,3 +368,57 @@ def test_a_transient_failure_is_tried_again_in_another_study_and_a_lasting_one_i
         first = len(bench.compiler.asked)
         bench.run(replace(EXHAUSTIVE, constraints=Constraints(reserve_hbm_bytes=1)))
         assert (len(bench.compiler.asked) > first) is again
+
+
+def test_a_recheck_compiles_one_candidate_and_a_search_after_it_goes_on_from_there() -> None:
+    bench = Bench()
+    winner = bench.run().trials[0]
+    asked = len(bench.compiler.asked)
+    newer = replace(TOOLCHAIN, libtpu="0.0.51")
+    checked = bench.search(toolchain=newer).recheck(winner.candidate)
+    assert len(bench.compiler.asked) == asked + 1
+    (again,) = checked.trials
+    assert again.candidate == winner.candidate
+    assert again.predicted_s == winner.predicted_s
+    assert checked.promoted
+    assert checked.plan is not None
+    assert checked.plan.plan.toolchain == newer
+    assert checked.plan.plan.baselines == ()
+
+    searched = bench.run(toolchain=newer)
+    assert bench.compiler.asked.count(winner.candidate.digest) == 2  # once under each toolchain
+    assert searched.proved
+    assert searched.plan is not None
+    assert searched.plan.plan.speedup("A") is not None  # the same decision, with what the recheck did not know
+    repeated = bench.search(toolchain=newer).recheck(winner.candidate)
+    assert repeated.plan == searched.plan
+    assert bench.store.studies()[0].proved  # a recheck that did nothing takes no proof away
+
+
+def test_a_recheck_of_what_no_longer_compiles_says_why() -> None:
+    bench = Bench()
+    winner = bench.run().trials[0]
+    bench.compiler.fail = lambda candidate: NO
+    checked = bench.search(toolchain=replace(TOOLCHAIN, libtpu="0.0.51")).recheck(winner.candidate)
+    assert checked.plan is None
+    assert [trial.rejection for trial in checked.rejected] == [NO]
+
+
+def test_an_interrupted_recheck_leaves_a_trial_that_a_search_tries_again() -> None:
+    def interrupt(candidate: Candidate) -> Rejection | None:
+        raise KeyboardInterrupt
+
+    bench = Bench()
+    winner = bench.run().trials[0]
+    newer = replace(TOOLCHAIN, libtpu="0.0.51")
+    bench.compiler.fail = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        bench.search(toolchain=newer).recheck(winner.candidate)
+    assert [t.state for t in bench.store.trials(bench.store.studies()[0].id)] == [TrialState.INTERRUPTED]
+    bench.compiler.fail = lambda candidate: None
+    assert bench.run(toolchain=newer).proved
+
+
+@pytest.mark.parametrize(("settings", "spent"), [(replace(EXHAUSTIVE, max_trials=3), True), (EXHAUSTIVE, False)])
+def test_what_the_budget_ended_says_so(settings: Settings, spent: bool) -> None:
+    assert Bench().run(settings).exhausted is spent
