@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import optuna
 
@@ -13,7 +15,7 @@ from adapters.models.registry import resolve
 from tuner.calibration.calibration import calibration
 from tuner.errors import ToolchainMissing
 from tuner.network.cost import Degraded, Network
-from tuner.plans.toolchain import installed_toolchain
+from tuner.plans.toolchain import Toolchain, installed_toolchain
 from tuner.ports import WorkloadSpec
 from tuner.search.events import Listener, silent
 from tuner.search.funnel import Search
@@ -32,7 +34,25 @@ def tune(
     jobs: int | None = None,
     timeout_s: float = 600.0,
 ) -> Outcome:
-    """Searches, stores every trial and promotes the best plan.
+    """Searches, stores every trial and promotes the best plan. Takes and raises what `opened` does."""
+    with opened(
+        spec=spec, slice_name=slice_name, db=db, settings=settings, listener=listener, jobs=jobs, timeout_s=timeout_s
+    ) as search:
+        return search.run()
+
+
+@contextmanager
+def opened(
+    *,
+    spec: WorkloadSpec,
+    slice_name: str,
+    db: str | None = None,
+    settings: Settings | None = None,
+    listener: Listener = silent,
+    jobs: int | None = None,
+    timeout_s: float = 600.0,
+) -> Iterator[Search]:
+    """Opens the database and the processes that screen and compile, and gives the search.
 
     Args:
         spec: the workload.
@@ -48,10 +68,7 @@ def tune(
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     slice_ = parse_slice(slice_name)
-    toolchain = installed_toolchain()
-    if not toolchain.jax or not toolchain.libtpu:
-        absent = " and ".join(name for name in ("jax", "libtpu") if not getattr(toolchain, name))
-        raise ToolchainMissing(f"{absent} not installed; the compiler comes with: pip install 'meshwright[tpu]'")
+    toolchain = required_toolchain()
     links = (settings or Settings()).constraints.links
     Network(slice_, calibration(slice_.generation_name), tuple(map(Degraded.parse, links)))  # refuses unknown links
     workload = resolve(spec)
@@ -62,7 +79,7 @@ def tune(
         ShardyScreener(workers=processors) as screener,
         CompilePool(workers=jobs, timeout_s=timeout_s) as compiler,
     ):
-        search = Search(
+        yield Search(
             workload=workload,
             spec=spec,
             slice_=slice_,
@@ -75,4 +92,12 @@ def tune(
             listener=listener,
             jobs=jobs,
         )
-        return search.run()
+
+
+def required_toolchain() -> Toolchain:
+    """Returns the installed toolchain. Raises ToolchainMissing if it cannot compile."""
+    toolchain = installed_toolchain()
+    if not toolchain.jax or not toolchain.libtpu:
+        absent = " and ".join(name for name in ("jax", "libtpu") if not getattr(toolchain, name))
+        raise ToolchainMissing(f"{absent} not installed; the compiler comes with: pip install 'meshwright[tpu]'")
+    return toolchain
