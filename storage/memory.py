@@ -14,7 +14,9 @@ from storage.documents import (
     strict,
     utc,
 )
+from storage.memory_leases import MemoryLeaseStore
 from tuner.errors import PlanNotFound
+from tuner.leases import Lease
 from tuner.plans.lookup import Answer, Query, find
 from tuner.plans.plan import Plan, PlanState, StoredPlan
 from tuner.ports import Compiled, Screened
@@ -36,7 +38,7 @@ class _Study:
     refusals: dict[str, int] = field(default_factory=dict)
 
 
-class MemoryStore(Store):
+class MemoryStore(MemoryLeaseStore, Store):
     """Everything in dictionaries. Safe for the threads of one process."""
 
     def __init__(self, *, clock: Callable[[], datetime] = _now) -> None:
@@ -47,6 +49,7 @@ class MemoryStore(Store):
         self._compiled: dict[str, Compiled | Rejection] = {}
         self._programs: dict[tuple[str, str, tuple[bool, ...], str], Compiled | Rejection] = {}
         self._plans: dict[int, StoredPlan] = {}
+        self._leases: dict[str, Lease] = {}
 
     def open_study(self, key: StudyKey) -> Study:
         """Returns the study of that key, creating it if it is new."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import Index, text
 
+import storage.schema_work  # noqa: F401  its tables are of the schema too
 from storage.schema import PLAN_KEY, Base
 from tuner.plans.plan import PlanState
 

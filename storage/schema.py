@@ -20,6 +20,7 @@ from sqlalchemy import (
     String,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -78,7 +79,7 @@ class Rejected:
 
 
 class StudyRow(Base):
-    """A study. `key` holds the parts of its key that are not columns."""
+    """A study. `key` holds the parts of its key that are not columns; `changes` counts the writes to its trials."""
 
     __tablename__ = "mw_studies"
 
@@ -100,6 +101,7 @@ class StudyRow(Base):
     proved: Mapped[bool]
     spent_s: Mapped[float]
     created_at: Mapped[datetime]
+    changes: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
 
 
 class RefusalRow(Base):
@@ -113,10 +115,14 @@ class RefusalRow(Base):
 
 
 class TrialRow(Rejected, Base):
-    """A trial with every stage's numbers. Seconds are of one step."""
+    """A trial with every stage's numbers. Seconds are of one step; `change` is its study's count at the write."""
 
     __tablename__ = "mw_trials"
-    __table_args__ = (Index(None, "study_id", "state"), Index(None, "candidate_digest"))
+    __table_args__ = (
+        Index(None, "study_id", "state"),
+        Index(None, "candidate_digest"),
+        Index(None, "study_id", "change"),
+    )
 
     study_id: Mapped[int] = mapped_column(ForeignKey("mw_studies.id", ondelete="CASCADE"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
@@ -137,6 +143,7 @@ class TrialRow(Rejected, Base):
     host: Mapped[str]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
+    change: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
 
 
 class ScreenRow(Rejected, Base):
@@ -159,6 +166,7 @@ class ProgramRow(Rejected, Base):
     """What the compiler made of one lowered program.
 
     `lowered_digest` is NULL if a candidate was rejected before it was known; such a row belongs to its key alone.
+    `used_at` is when a search last took it from here, to the day; NULL if none has.
     """
 
     __tablename__ = "mw_programs"
@@ -173,6 +181,7 @@ class ProgramRow(Rejected, Base):
     memory_bytes: Mapped[int | None] = mapped_column(BigInteger)
     body: Mapped[bytes | None]
     stored_at: Mapped[datetime]
+    used_at: Mapped[datetime | None]
 
 
 class ProgramKeyRow(Base):

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from tuner.canonical import digest
 from tuner.layouts.layout import Candidate
+from tuner.leases import LeaseStore
 from tuner.placements.placement import Placement
 from tuner.plans.lookup import Answer, Query
 from tuner.plans.plan import Constraints, Evidence, Plan, StoredPlan
@@ -243,7 +244,7 @@ class PlanStore(abc.ABC):
         """Takes a version out of service. Raises PlanNotFound."""
 
 
-class Store(TrialStore, ProgramStore, PlanStore):
+class Store(TrialStore, ProgramStore, PlanStore, LeaseStore):
     """One database with everything. A context manager that closes it."""
 
     def __enter__(self) -> Self:

@@ -52,18 +52,19 @@ class Database:
     def insert_new(self, session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
         """Inserts rows; one that clashes with a row that is there leaves it as it is."""
         if rows:
-            session.execute(self._insert(table).on_conflict_do_nothing(), list(rows))
+            session.execute(self.insert(table).on_conflict_do_nothing(), list(rows))
 
     def insert_or_replace(self, session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
         """Inserts rows, replacing those of the same primary key. Every row has the same columns."""
         if not rows:
             return
         keys = [column.name for column in table.__table__.primary_key]
-        statement = self._insert(table)
+        statement = self.insert(table)
         changes = {name: statement.excluded[name] for name in rows[0] if name not in keys}
         session.execute(statement.on_conflict_do_update(index_elements=keys, set_=changes), list(rows))
 
-    def _insert(self, table: type[Base]) -> postgresql.Insert | sqlite.Insert:
+    def insert(self, table: type[Base]) -> postgresql.Insert | sqlite.Insert:
+        """Returns an insert of this database's dialect, which can say what to do about a row that is there."""
         # A dialect takes its time to import; only the one in use is.
         if self.engine.dialect.name == "postgresql":
             from sqlalchemy.dialects import postgresql

@@ -14,9 +14,9 @@ import psycopg
 import pytest
 
 from storage import migrations
-from storage.schema import Base
+from storage.partial import METADATA
 
-TABLES = (*Base.metadata.tables, "studies")
+TABLES = (*METADATA.tables, "studies")
 """What a test may have filled: our tables, and the root of Optuna's."""
 
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 import storage
-from storage import engines, migrations
+from storage import engines, migrations, revision
 from storage.engines import make_engine, writing
 from storage.urls import parse
 from tests.storage.contracts import query
@@ -73,7 +73,7 @@ def test_workers_that_start_on_an_empty_database(empty_url: str) -> None:
         """,
         empty_url,
     )
-    assert outputs == ["0001\n"] * 4
+    assert outputs == [f"{revision.HEAD}\n"] * 4
     assert migrations.check(empty_url) == []
 
 

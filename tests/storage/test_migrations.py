@@ -172,11 +172,11 @@ def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_new_revision_that_alembic_writes_runs(url_to_change: str, scripts: Path) -> None:
     run(url_to_change, "DROP TABLE mw_trials", "DROP INDEX uq_mw_plans_active")
     with connection(url_to_change) as connected:
-        made = command.revision(migrations.configuration(connected), "Again", autogenerate=True, rev_id="0002")
+        made = command.revision(migrations.configuration(connected), "Again", autogenerate=True, rev_id="9999")
     assert made is not None
     migrations.upgrade(url_to_change)
-    assert migrations.current(url_to_change) == "0002"
-    run(url_to_change, "UPDATE mw_alembic_version SET version_num = '0001'")
+    assert migrations.current(url_to_change) == "9999"
+    run(url_to_change, f"UPDATE mw_alembic_version SET version_num = '{revision.HEAD}'")
     assert migrations.check(url_to_change) == []
 
 
@@ -187,8 +187,8 @@ def url_to_change(empty_url: str) -> str:
 
 
 def test_a_migration_that_fails_leaves_the_schema_as_it_was(url_to_change: str, scripts: Path) -> None:
-    (scripts / "versions" / "0002_bad.py").write_text(
-        "from alembic import op\nimport sqlalchemy as sa\nrevision, down_revision = '0002', '0001'\n\n"
+    (scripts / "versions" / "9999_bad.py").write_text(
+        f"from alembic import op\nimport sqlalchemy as sa\nrevision, down_revision = '9999', '{revision.HEAD}'\n\n"
         "def upgrade():\n"
         "    op.create_table('mw_half', sa.Column('id', sa.Integer(), primary_key=True))\n"
         "    op.drop_table('mw_trials')\n"
@@ -198,7 +198,7 @@ def test_a_migration_that_fails_leaves_the_schema_as_it_was(url_to_change: str, 
     with pytest.raises(RuntimeError, match="plug"):
         migrations.upgrade(url_to_change)
     assert tables(url_to_change) == before
-    assert migrations.current(url_to_change) == "0001"
+    assert migrations.current(url_to_change) == revision.HEAD
 
 
 def test_a_table_that_is_rebuilt_keeps_the_rows_that_refer_to_it(url_to_change: str, scripts: Path) -> None:
@@ -206,8 +206,8 @@ def test_a_table_that_is_rebuilt_keeps_the_rows_that_refer_to_it(url_to_change: 
     with storage.open_store(url_to_change) as store:
         study = store.open_study(study_key())
         store.count_refusals(study.id, {"indivisible": 3})
-    (scripts / "versions" / "0002_rebuild.py").write_text(
-        "from alembic import op\nimport sqlalchemy as sa\nrevision, down_revision = '0002', '0001'\n\n"
+    (scripts / "versions" / "9999_rebuild.py").write_text(
+        f"from alembic import op\nimport sqlalchemy as sa\nrevision, down_revision = '9999', '{revision.HEAD}'\n\n"
         "def upgrade():\n"
         "    with op.batch_alter_table('mw_studies') as batch:\n"
         "        batch.alter_column('name', new_column_name='label')\n"
