@@ -21,7 +21,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tuner.calibration.attention_table import Blocks, Row, Variant, check_blocks, fits, legal, table
-from tuner.calibration.calibration import calibration
+from tuner.calibration.calibration import Calibration
+from tuner.calibration.calibration import calibration as shipped
 from tuner.program.program import AttentionKernel
 from tuner.slices.generations import Generation
 from tuner.slices.generations import generation as generation_named
@@ -37,8 +38,12 @@ class BlockChoice:
     padded_kv_len: int
 
 
-def attention_seconds(kernel: AttentionKernel, generation: str | Generation) -> float:
+def attention_seconds(
+    kernel: AttentionKernel, generation: str | Generation, calibration: Calibration | None = None
+) -> float:
     """Seconds of one call on one device. Raises UnknownName if there is no table, InvalidValue for illegal blocks.
+
+    `calibration` is the shipped one of the generation by default.
 
     The kernel's name says whether it compares segment ids or writes residuals, as splash attention names itself
     (``splash_mha_fwd_segmented_no_residuals``). Lengths that are not multiples of the blocks are padded up. Blocks of 0
@@ -46,10 +51,11 @@ def attention_seconds(kernel: AttentionKernel, generation: str | Generation) -> 
     """
     facts = generation if isinstance(generation, Generation) else generation_named(generation)
     variants = _variants(kernel)
+    constants = calibration or shipped(facts.name)
     if any(kernel.blocks):
-        return _seconds(kernel, facts, variants)
+        return _seconds(kernel, facts, variants, constants)
     blocks = _fastest(kernel.q_len, kernel.kv_len, facts.name, kernel.head_dim)
-    return _seconds(replace(kernel, blocks=blocks), facts, variants)
+    return _seconds(replace(kernel, blocks=blocks), facts, variants, constants)
 
 
 def legal_blocks(generation: str, head_dim: int = 128) -> tuple[Blocks, ...]:
@@ -89,7 +95,7 @@ def best_blocks(
         choices.append(
             BlockChoice(
                 blocks=blocks,
-                seconds=_seconds(kernel, facts, (Variant.MASKED,) if hidden else ()) / heads,
+                seconds=_seconds(kernel, facts, (Variant.MASKED,) if hidden else (), shipped(generation)) / heads,
                 padded_q_len=padded_q,
                 padded_kv_len=padded_kv,
             )
@@ -102,19 +108,22 @@ def _fastest(q_len: int, kv_len: int, generation: str, head_dim: int) -> Blocks:
     return best_blocks(q_len, kv_len, generation, head_dim=head_dim)[0].blocks
 
 
-def _seconds(kernel: AttentionKernel, facts: Generation, variants: tuple[Variant, ...]) -> float:
+def _seconds(
+    kernel: AttentionKernel, facts: Generation, variants: tuple[Variant, ...], constants: Calibration
+) -> float:
     check_blocks(kernel.blocks)
     query, key, _ = kernel.blocks
     q_len, kv_len = _padded(kernel.q_len, query), _padded(kernel.kv_len, key)
     q_blocks, kv_blocks = q_len // query, kv_len // key
     row = _row(facts.name, kernel.head_dim, kernel.blocks, variants)
     cores = _cores(facts)
-    bandwidth = facts.hbm_bytes_per_s * calibration(facts.name).hbm_efficiency / cores
+    bandwidth = facts.hbm_bytes_per_s * constants.hbm_efficiency / cores
+    cycle_s = 1 / (facts.clock_hz * constants.attention_efficiency)
     token_s = kernel.head_dim * 2 / bandwidth  # one token of one head, bf16
     # Keys and values that are one block stay in VMEM while the query blocks pass.
     fetch_s = 2 * key * token_s if kv_blocks > 1 else 0.0
-    step_s = max(row.step / facts.clock_hz, fetch_s)
-    block_s = kv_blocks * step_s + (row.start + row.finish) / facts.clock_hz
+    step_s = max(row.step * cycle_s, fetch_s)
+    block_s = kv_blocks * step_s + (row.start + row.finish) * cycle_s
     # Queries in and output out hide behind the steps of a query block, unless these are few.
     block_s = max(block_s, kv_blocks * fetch_s + 2 * query * token_s)
     fill_s = (query + 2 * key) * token_s

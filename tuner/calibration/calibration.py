@@ -30,7 +30,11 @@ class Calibration:
         hop_s: latency of one hop.
         launch_s: floor of one collective, whatever its size.
         launches: (kind of collective, floor in seconds) where a kind has a floor of its own.
+        shared_link_efficiency: share of its sustained rate that a link keeps where several transfers of one permute or
+            exchange cross it at once. Rings are left out: the compiler schedules them so that they do not meet.
         hbm_efficiency: sustained share of the documented HBM bandwidth.
+        matmul_efficiency: the compiler's cycles of a matrix product over those that it takes.
+        attention_efficiency: cycles of the table of attention over those that the kernel takes.
         core_link_bytes_per_s: the link between two devices on one chip, one direction; 0 if there is none.
         dcn_bytes_per_s: what one device sends to other slices.
         dcn_launch_s: floor of a transfer between slices.
@@ -43,17 +47,22 @@ class Calibration:
     hop_s: float = 1e-6
     launch_s: float = 4e-6
     launches: tuple[tuple[str, float], ...] = ()
+    shared_link_efficiency: float = 1.0
     hbm_efficiency: float = 0.9
+    matmul_efficiency: float = 1.0
+    attention_efficiency: float = 1.0
     core_link_bytes_per_s: float = 0.0
     dcn_bytes_per_s: float = 6.4e9
     dcn_launch_s: float = 5e-4
     relative_error: float = 0.1
 
     def __post_init__(self) -> None:
-        if not (self.link_bytes_per_s > 0 and 0 < self.link_efficiency <= 1 and 0 < self.hbm_efficiency <= 1):
+        shares = (self.link_efficiency, self.shared_link_efficiency, self.hbm_efficiency)
+        cycles = (self.matmul_efficiency, self.attention_efficiency)
+        if not (self.link_bytes_per_s > 0 and all(0 < share <= 1 for share in shares) and min(cycles) > 0):
             raise InvalidValue(
-                f"calibration of {self.generation}: link rate {self.link_bytes_per_s} and efficiencies "
-                f"{self.link_efficiency}, {self.hbm_efficiency} must be above 0, efficiencies at most 1"
+                f"calibration of {self.generation}: link rate {self.link_bytes_per_s}, efficiencies of links and HBM "
+                f"{shares} and of cycles {cycles} must be above 0, those of links and HBM at most 1"
             )
 
     @property

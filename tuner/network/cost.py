@@ -9,6 +9,7 @@ book, "Sharded matrices": T_hop = max(1 us, V / (N W))), and only the first one'
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -122,17 +123,26 @@ class Network:
         if calibration.generation != slice_.generation_name:
             raise InvalidValue(f"calibration of {calibration.generation} does not fit {slice_.name}")
         self.slice_ = slice_
-        self.calibration = calibration
         self.degraded = tuple(degraded)
         self.fabric: Fabric = fabric(slice_)
-        slowed = self._slowed()
-        missing = [link for link, share in slowed if share == 0]
+        self._slow_links = self._slowed()
+        missing = [link for link, share in self._slow_links if share == 0]
         if missing and not is_limited(slice_):  # limited routing has one route between two chips, or none
             self.fabric = Detoured(self.fabric, missing)
         self._loader = Loader(self.fabric)
+        self._calibrate(calibration)
+
+    def recalibrated(self, calibration: Calibration) -> Network:
+        """Returns the same links under other constants; what was found out about loads is shared."""
+        again = copy(self)
+        again._calibrate(calibration)
+        return again
+
+    def _calibrate(self, calibration: Calibration) -> None:
+        self.calibration = calibration
         rate = np.full(self.fabric.num_links, calibration.sustained_link_bytes_per_s)
         rate[self.fabric.is_core_link()] = calibration.core_link_bytes_per_s or np.inf
-        for link, share in slowed:
+        for link, share in self._slow_links:
             rate[link] *= share
         with np.errstate(divide="ignore"):
             self.seconds_per_byte: Floats = 1 / rate
@@ -157,10 +167,15 @@ class Network:
         """Returns the orders of axes that must be looked at for a pattern to find the worst one."""
         return self.fabric.orders if pattern.flow is Flow.PERMUTE else self.fabric.mirrored_orders
 
-    def busy(self, unit: UnitLoads) -> Floats:
+    def busy(self, pattern: Pattern, unit: UnitLoads) -> Floats:
         """Returns seconds that each link is busy per byte of operand [n, orders, num_links]; infinite if missing."""
         with np.errstate(invalid="ignore"):
-            return np.where(unit.loads > 0, unit.loads * self.seconds_per_byte, 0.0)
+            busy: Floats = np.where(unit.loads > 0, unit.loads * self.seconds_per_byte, 0.0)
+        kept = self.calibration.shared_link_efficiency
+        if kept < 1 and pattern.flow is not Flow.RING:
+            one = 1.0 if pattern.flow is Flow.PERMUTE else 1 / len(pattern.members[0])
+            busy = np.where(unit.loads > one * (1 + 1e-9), busy / kept, busy)
+        return busy
 
     def worst(self, pattern: Pattern, unit: UnitLoads, busy: Floats) -> Floats:
         """Returns the seconds per byte of operand that a pattern takes in each order [n, orders].
@@ -223,7 +238,7 @@ class Network:
             )
         pattern = Pattern.of(collective)
         unit = self.unit_loads(pattern, np.asarray([devices]), self.orders(pattern))
-        busy = self.busy(unit)
+        busy = self.busy(pattern, unit)
         transfer = self.transfer(collective, unit, self.worst(pattern, unit, busy))
         order, link = (int(i) for i in np.unravel_index(busy[0].argmax(), busy[0].shape))
         loads = regime(collective).operand_bytes * unit.loads[0, order]

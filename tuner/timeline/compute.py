@@ -26,9 +26,12 @@ def compute_seconds(operation: Compute, generation: Generation, calibration: Cal
         case ComputeKind.SCALAR:
             return 0.0
         case ComputeKind.MATMUL:
-            return max(by_flops, by_bytes) if by_cycles is None else by_cycles
+            if by_cycles is None:
+                return max(by_flops, by_bytes)
+            # However high the efficiency, a product is not faster than the peak.
+            return max(by_cycles / calibration.matmul_efficiency, min(by_cycles, by_flops))
         case ComputeKind.KERNEL:
-            known_s = _attention_seconds(operation, generation)
+            known_s = _attention_seconds(operation, generation, calibration)
             if known_s is not None:
                 return known_s
             if operation.kernel is not None:
@@ -42,13 +45,13 @@ def compute_seconds(operation: Compute, generation: Generation, calibration: Cal
 
 def is_guessed(operation: Compute, generation: Generation) -> bool:
     """Returns whether an operation is a kernel without a table of cycles, timed by its operations alone."""
-    return operation.kind is ComputeKind.KERNEL and _attention_seconds(operation, generation) is None
+    return operation.kind is ComputeKind.KERNEL and _attention_seconds(operation, generation, None) is None
 
 
-def _attention_seconds(operation: Compute, generation: Generation) -> float | None:
+def _attention_seconds(operation: Compute, generation: Generation, calibration: Calibration | None) -> float | None:
     if operation.kernel is None:
         return None
     try:
-        return attention_seconds(operation.kernel, generation)
+        return attention_seconds(operation.kernel, generation, calibration)
     except UnknownName:
         return None

@@ -7,6 +7,7 @@ Collectives over the same groups share the loads of their pattern, and groups of
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,16 +73,25 @@ class Ranker:
         self.network = Network(slice_, calibration, degraded)
         self._operations: dict[tuple[object, ...], int] = {}
         self._distinct: list[_Operation] = []
-        self._schedule = events(program.schedule, self._seconds, self._number)
+        self._time_compute()
         self._contended = contended(self._schedule)
         self._shared = {self._distinct[number].pattern for number in self._contended}
         self._counts = np.zeros(len(self._distinct), np.int64)
-        self._compute_s = 0.0
         for node, times in program.walk():
             if isinstance(node, Collective):
                 self._counts[self._number(node)] += times
-            else:
-                self._compute_s += times * self._seconds(node)
+
+    def recalibrated(self, calibration: Calibration) -> Ranker:
+        """Returns a ranker of the same program under other constants; what was found out about loads is shared."""
+        again = copy(self)
+        again.network = self.network.recalibrated(calibration)
+        again._time_compute()
+        return again
+
+    def _time_compute(self) -> None:
+        self._schedule = events(self.program.schedule, self._seconds, self._number)
+        computes = ((node, times) for node, times in self.program.walk() if isinstance(node, Compute))
+        self._compute_s = sum((times * self._seconds(node) for node, times in computes), 0.0)
 
     def _seconds(self, operation: Compute) -> float:
         return compute_seconds(operation, self.slice_.generation, self.network.calibration)
@@ -154,7 +164,7 @@ class Ranker:
         for pattern in self.patterns:
             orders, spread = self._orders(pattern)
             unit = self.network.unit_loads(pattern, placements, orders)
-            links = self.network.busy(unit)
+            links = self.network.busy(pattern, unit)
             worst = self.network.worst(pattern, unit, links)[:, spread]
             busy[pattern] = (unit, worst, links if pattern in self._shared else None)
         return [self._transfer(op, busy, len(placements)) for op in self._distinct]
