@@ -15,8 +15,10 @@ from storage.documents import (
     utc,
 )
 from storage.memory_leases import MemoryLeaseStore
+from storage.memory_nights import MemoryNightStore
 from tuner.errors import PlanNotFound
 from tuner.leases import Lease
+from tuner.nightly.nights import StoredNight
 from tuner.plans.lookup import Answer, Query, find
 from tuner.plans.plan import Plan, PlanState, StoredPlan
 from tuner.ports import Compiled, Screened
@@ -38,7 +40,7 @@ class _Study:
     refusals: dict[str, int] = field(default_factory=dict)
 
 
-class MemoryStore(MemoryLeaseStore, Store):
+class MemoryStore(MemoryLeaseStore, MemoryNightStore, Store):
     """Everything in dictionaries. Safe for the threads of one process."""
 
     def __init__(self, *, clock: Callable[[], datetime] = _now) -> None:
@@ -50,6 +52,7 @@ class MemoryStore(MemoryLeaseStore, Store):
         self._programs: dict[tuple[str, str, tuple[bool, ...], str], Compiled | Rejection] = {}
         self._plans: dict[int, StoredPlan] = {}
         self._leases: dict[str, Lease] = {}
+        self._nights: dict[int, StoredNight] = {}
 
     def open_study(self, key: StudyKey) -> Study:
         """Returns the study of that key, creating it if it is new."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from sqlalchemy import Index, text
 
-import storage.schema_work  # noqa: F401  its tables are of the schema too
+import storage.schema_nights
+import storage.schema_work  # noqa: F401  their tables are of the schema too
 from storage.schema import PLAN_KEY, Base
 from tuner.plans.plan import PlanState
 

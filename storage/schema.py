@@ -36,7 +36,8 @@ Digest = String(64)
 Json = JSON(none_as_null=True)
 
 
-def _words(kind: type[StrEnum]) -> Enum:
+def words(kind: type[StrEnum]) -> Enum:
+    """Returns the column type of an enumeration whose values are texts."""
     # Values are only ever added, so a CHECK would cost a migration for each and guard against nothing.
     return Enum(
         kind, native_enum=False, create_constraint=False, length=32, values_callable=lambda k: [v.value for v in k]
@@ -61,11 +62,11 @@ class Base(DeclarativeBase):
         float: Metric,
         str: Text,
         bytes: LargeBinary,
-        TrialState: _words(TrialState),
-        PlanState: _words(PlanState),
-        Evidence: _words(Evidence),
-        Stage: _words(Stage),
-        RejectReason: _words(RejectReason),
+        TrialState: words(TrialState),
+        PlanState: words(PlanState),
+        Evidence: words(Evidence),
+        Stage: words(Stage),
+        RejectReason: words(RejectReason),
     }
 
 

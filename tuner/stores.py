@@ -19,6 +19,7 @@ from typing import Any, Self
 from tuner.canonical import digest
 from tuner.layouts.layout import Candidate
 from tuner.leases import LeaseStore
+from tuner.nightly.nights import NightStore
 from tuner.placements.placement import Placement
 from tuner.plans.lookup import Answer, Query
 from tuner.plans.plan import Constraints, Evidence, Plan, StoredPlan
@@ -244,7 +245,7 @@ class PlanStore(abc.ABC):
         """Takes a version out of service. Raises PlanNotFound."""
 
 
-class Store(TrialStore, ProgramStore, PlanStore, LeaseStore):
+class Store(TrialStore, ProgramStore, PlanStore, LeaseStore, NightStore):
     """One database with everything. A context manager that closes it."""
 
     def __enter__(self) -> Self:

@@ -7,13 +7,14 @@ from sqlalchemy import Engine
 from storage.revision import require_head
 from storage.sql.database import Clock, Database, utc_now
 from storage.sql.leases import SqlLeaseStore
+from storage.sql.nights import SqlNightStore
 from storage.sql.plans import SqlPlanStore
 from storage.sql.programs import SqlProgramStore
 from storage.sql.studies import SqlTrialStore
 from tuner.stores import Store
 
 
-class SqlStore(SqlTrialStore, SqlProgramStore, SqlPlanStore, SqlLeaseStore, Store):
+class SqlStore(SqlTrialStore, SqlProgramStore, SqlPlanStore, SqlLeaseStore, SqlNightStore, Store):
     """Everything in one database, whose schema is at our revision (`storage.open_store` sees to that)."""
 
     def __init__(self, engine: Engine, *, clock: Clock = utc_now) -> None:
