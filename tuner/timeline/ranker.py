@@ -6,7 +6,7 @@ Collectives over the same groups share the loads of their pattern, and groups of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 
@@ -230,13 +230,19 @@ class Ranker:
             busy_links=links[:MOST_LINKS],
         )
 
-    def link_seconds(self, placement: Placement) -> dict[str, Floats]:
-        """Returns how long each link is busy over the step [num_links], by the mesh axes whose collectives cross it."""
+    def link_seconds(self, placement: Placement, user: Callable[[Collective], str] | None = None) -> dict[str, Floats]:
+        """Returns how long each link is busy over the step [num_links], by who uses it.
+
+        Args:
+            placement: of the program.
+            user: names whom a collective's seconds are put down to; None for the mesh axes that it runs over.
+        """
+        named = user or (lambda collective: "+".join(spanned_axes(collective, self.layout)) or "-")
         out: dict[str, Floats] = {}
         for collective, times, cost in self._costs(placement):
-            label = "+".join(spanned_axes(collective, self.layout)) or "-"
             with np.errstate(invalid="ignore"):
                 seconds = np.where(cost.loads > 0, cost.loads * self.network.seconds_per_byte, 0.0)
+            label = named(collective)
             out[label] = out.get(label, 0.0) + times * seconds
         return out
 
