@@ -123,6 +123,22 @@ class TrialRow(Rejected, Base):
         Index(None, "study_id", "state"),
         Index(None, "candidate_digest"),
         Index(None, "study_id", "change"),
+        Index(None, "study_id", "predicted_s"),
+        # All that counts, histories and sorts of a study read: none of them opens a row with its documents.
+        Index(
+            "ix_mw_trials_view",
+            "study_id",
+            "state",
+            "stage",
+            "reject_stage",
+            "reject_reason",
+            "finished_at",
+            "number",
+            "bound_s",
+            "estimate_s",
+            "predicted_s",
+            "measured_s",
+        ),
     )
 
     study_id: Mapped[int] = mapped_column(ForeignKey("mw_studies.id", ondelete="CASCADE"), primary_key=True)
@@ -199,7 +215,10 @@ class ProgramKeyRow(Base):
 
 
 class PlanRow(Base):
-    """One immutable version of a plan; `document` is the plan itself, the columns are what it is found by."""
+    """One immutable version of a plan; `document` is the plan itself, the columns are what it is found by.
+
+    `baseline_s` is the step of baseline A under the plan's evidence, NULL if that does not run.
+    """
 
     __tablename__ = "mw_plans"
 
@@ -229,9 +248,25 @@ class PlanRow(Base):
     stored_at: Mapped[datetime]
     note: Mapped[str]
     document: Mapped[dict[str, Any]]
+    baseline_s: Mapped[float | None]
 
     __table_args__ = (
         UniqueConstraint(*PLAN_KEY, "version", name="uq_mw_plans_version"),
         # One more, which keeps all but one active version of a key out, is in `storage.partial`.
         Index("ix_mw_plans_lookup", "model", "slice_name", "variant", "shape", "state"),
+        # All that a list of plans is filtered and sorted by.
+        Index(
+            "ix_mw_plans_view",
+            "state",
+            "id",
+            "toolchain_digest",
+            "evidence",
+            "model",
+            "shape",
+            "variant",
+            "slice_name",
+            "step_s",
+            "baseline_s",
+            "memory_bytes",
+        ),
     )

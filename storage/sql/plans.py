@@ -1,11 +1,12 @@
-"""Plans in a database, and the lookup ladder in at most two statements."""
+"""Plans in a database, and the lookup ladder in at most two statements, and one for the plan that it leads to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import case, func, select, update
+from sqlalchemy import case, func, literal_column, select, update
 from sqlalchemy.orm import Session
 
 from storage.documents import clean, strict
@@ -14,7 +15,7 @@ from storage.schema import PlanRow
 from storage.sql.database import Part, wrap_text
 from tuner.canonical import digest
 from tuner.errors import PlanNotFound
-from tuner.plans.lookup import Answer, Query, find
+from tuner.plans.lookup import Answer, Header, Located, Query, locate
 from tuner.plans.plan import Plan, PlanState, StoredPlan
 from tuner.stores import PlanStore, StudyKey
 
@@ -46,12 +47,17 @@ class SqlPlanStore(Part, PlanStore):
             row = session.scalars(query).one_or_none()
             return None if row is None else _stored(row)
 
-    def lookup(self, query: Query) -> Answer:
+    def locate(self, query: Query) -> Located:
+        """Goes down the lookup ladder without reading a plan's document."""
+        with self._db.read() as session:
+            return _located(session, query)
+
+    def answer(self, query: Query) -> Answer:
         """Goes down the lookup ladder."""
         with self._db.read() as session:
-            rows = _same_shape(session, query) or _representatives(session, query)
-            plans = [_stored(row) for row in rows]
-        return find(query, lambda model, slice_name: plans)
+            located = _located(session, query)
+            row = None if located.plan_id is None else session.get_one(PlanRow, located.plan_id)
+            return located.answer(row and _stored(row))
 
     def plans(self, *, model: str | None = None, active_only: bool = True) -> Sequence[StoredPlan]:
         """Returns stored plans, newest first."""
@@ -79,43 +85,43 @@ class SqlPlanStore(Part, PlanStore):
             return _stored(row)
 
 
-def _same_shape(session: Session, query: Query) -> list[PlanRow]:
-    """Returns the plan that stands on one of the rungs of the asked shape, if there is one.
+def _located(session: Session, query: Query) -> Located:
+    found = locate(query, _headers(session, query, shape=query.shape))
+    # A plan of the asked shape settles it; without one, what there is decides between the lower rungs.
+    return locate(query, _headers(session, query)) if found.plan_id is None else found
 
-    The ladder takes the newest plan of the same toolchain, else the newest of any, so one row tells it as much as all.
+
+def _headers(session: Session, query: Query, *, shape: str | None = None) -> list[Header]:
+    """Returns the newest active plan of everything that the ladder tells apart, of one shape or of all.
+
+    Toolchains, which are what accumulates, are not told apart but for the asked one, whose newest plan comes too. Every
+    column is in the index ``ix_mw_plans_active``, so no row is touched.
     """
-    wanted = select(PlanRow).where(
+    digest_ = query.toolchain.digest if query.toolchain else ""
+    own = PlanRow.toolchain_digest == digest_
+    apart = (PlanRow.shape, PlanRow.revision, PlanRow.objective, PlanRow.reserve_hbm_bytes)
+    wanted = select(*apart, func.max(PlanRow.id), func.max(case((own, PlanRow.id)))).where(
         PlanRow.model == query.model,
         PlanRow.slice_name == query.slice_name,
         PlanRow.variant == query.variant,
-        PlanRow.shape == query.shape,
-        PlanRow.state == PlanState.ACTIVE,
-        PlanRow.objective == query.constraints.purpose,
-        PlanRow.reserve_hbm_bytes >= query.constraints.reserve_hbm_bytes,
+        PlanRow.state == literal_column(f"'{PlanState.ACTIVE}'"),
     )
-    if query.revision is not None:
-        wanted = wanted.where(PlanRow.revision == query.revision)
-    if query.toolchain is not None:
-        wanted = wanted.order_by(case((PlanRow.toolchain_digest == query.toolchain.digest, 0), else_=1))
-    return list(session.scalars(wanted.order_by(PlanRow.id.desc()).limit(1)))
-
-
-def _representatives(session: Session, query: Query) -> list[PlanRow]:
-    """Returns, newest first, the newest active plan of everything that the lower rungs tell apart.
-
-    Toolchains are not told apart there, and those are what accumulates.
-    """
-    newest = (
-        select(func.max(PlanRow.id))
-        .where(
-            PlanRow.model == query.model,
-            PlanRow.slice_name == query.slice_name,
-            PlanRow.variant == query.variant,
-            PlanRow.state == PlanState.ACTIVE,
+    if shape is not None:
+        wanted = wanted.where(PlanRow.shape == shape)
+    headers = []
+    for shape_, revision, objective, reserve, newest, newest_own in session.execute(wanted.group_by(*apart)):
+        one = Header(
+            id=newest,
+            shape=shape_,
+            revision=revision,
+            purpose=objective,
+            reserve_hbm_bytes=reserve,
+            toolchain_digest=digest_ if newest == newest_own else "",
         )
-        .group_by(PlanRow.shape, PlanRow.revision, PlanRow.objective, PlanRow.reserve_hbm_bytes)
-    )
-    return list(session.scalars(select(PlanRow).where(PlanRow.id.in_(newest)).order_by(PlanRow.id.desc())))
+        headers.append(one)
+        if newest_own not in (None, newest):
+            headers.append(replace(one, id=newest_own, toolchain_digest=digest_))
+    return headers
 
 
 def _find(session: Session, plan_id: int) -> PlanRow:
@@ -156,6 +162,7 @@ def _columns(plan: Plan) -> dict[str, Any]:
         "libtpu": plan.toolchain.libtpu,
         "evidence": plan.evidence,
         "step_s": plan.step_s,
+        "baseline_s": next((baseline.step_s for baseline in plan.baselines if baseline.name == "A"), None),
         "memory_bytes": plan.memory_bytes,
         "proved": plan.proved,
         "study": plan.study,
