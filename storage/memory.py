@@ -14,12 +14,15 @@ from storage.documents import (
     strict,
     utc,
 )
+from storage.memory_calibration import MemoryCalibrationStore
 from storage.memory_leases import MemoryLeaseStore
 from storage.memory_nights import MemoryNightStore
+from tuner.calibration.fitted import Fit
+from tuner.calibration.observation import Observation
 from tuner.errors import PlanNotFound
 from tuner.leases import Lease
 from tuner.nightly.nights import StoredNight
-from tuner.plans.lookup import Answer, Query, find
+from tuner.plans.lookup import Answer, Header, Located, Query, locate
 from tuner.plans.plan import Plan, PlanState, StoredPlan
 from tuner.ports import Compiled, Screened
 from tuner.rejections import Rejection
@@ -40,7 +43,7 @@ class _Study:
     refusals: dict[str, int] = field(default_factory=dict)
 
 
-class MemoryStore(MemoryLeaseStore, MemoryNightStore, Store):
+class MemoryStore(MemoryLeaseStore, MemoryNightStore, MemoryCalibrationStore, Store):
     """Everything in dictionaries. Safe for the threads of one process."""
 
     def __init__(self, *, clock: Callable[[], datetime] = _now) -> None:
@@ -53,6 +56,8 @@ class MemoryStore(MemoryLeaseStore, MemoryNightStore, Store):
         self._plans: dict[int, StoredPlan] = {}
         self._leases: dict[str, Lease] = {}
         self._nights: dict[int, StoredNight] = {}
+        self._observations: list[Observation] = []
+        self._fits: list[Fit] = []
 
     def open_study(self, key: StudyKey) -> Study:
         """Returns the study of that key, creating it if it is new."""
@@ -161,14 +166,17 @@ class MemoryStore(MemoryLeaseStore, MemoryNightStore, Store):
         """Returns the active plan of the same key, or None."""
         return next((stored for stored in self.plans() if _key(stored.plan) == _key(plan_like)), None)
 
-    def lookup(self, query: Query) -> Answer:
+    def locate(self, query: Query) -> Located:
+        """Goes down the lookup ladder without reading a plan's document."""
+        asked = (query.slice_name, query.variant)
+        plans = self.plans(model=query.model)
+        return locate(query, [Header.of(s) for s in plans if (s.plan.slice.name, s.plan.workload.variant) == asked])
+
+    def answer(self, query: Query) -> Answer:
         """Goes down the lookup ladder."""
-        return find(
-            query,
-            lambda model, slice_name: [
-                stored for stored in self.plans(model=model) if stored.plan.slice.name == slice_name
-            ],
-        )
+        with self._lock:
+            located = self.locate(query)
+            return located.answer(None if located.plan_id is None else self.plan(located.plan_id))
 
     def plans(self, *, model: str | None = None, active_only: bool = True) -> Sequence[StoredPlan]:
         """Returns stored plans, newest first."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import Index, text
 
+import storage.schema_calibration
 import storage.schema_nights
 import storage.schema_work  # noqa: F401  their tables are of the schema too
 from storage.schema import PLAN_KEY, Base

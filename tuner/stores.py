@@ -16,17 +16,19 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Any, Self
 
+from tuner.calibration.records import CalibrationStore
 from tuner.canonical import digest
 from tuner.layouts.layout import Candidate
 from tuner.leases import LeaseStore
 from tuner.nightly.nights import NightStore
 from tuner.placements.placement import Placement
-from tuner.plans.lookup import Answer, Query
+from tuner.plans.lookup import Answer, Located, Query
 from tuner.plans.plan import Constraints, Evidence, Plan, StoredPlan
 from tuner.plans.toolchain import Toolchain
 from tuner.plans.workload import WorkloadKey
 from tuner.ports import Compiled, Screened
 from tuner.rejections import Rejection, Stage
+from tuner.slices.names import parse_slice
 from tuner.slices.slice import Slice
 
 
@@ -229,8 +231,41 @@ class PlanStore(abc.ABC):
         """Returns the active plan of the same workload, slice, toolchain and constraints, or None."""
 
     @abc.abstractmethod
-    def lookup(self, query: Query) -> Answer:
-        """Goes down the lookup ladder. Never raises because there is no plan: that is an answer."""
+    def locate(self, query: Query) -> Located:
+        """Goes down the lookup ladder without reading a plan's document, in a constant number of statements.
+
+        What it locates is an immutable version, so who has read it once need not read it again.
+        """
+
+    @abc.abstractmethod
+    def answer(self, query: Query) -> Answer:
+        """Goes down the lookup ladder and reads the plan. Never raises because there is no plan: that is an answer."""
+
+    def lookup(
+        self,
+        model: Query | str,
+        shape: str = "",
+        slice: str = "",
+        toolchain: Toolchain | None = None,
+        revision: str | None = None,
+    ) -> Answer:
+        """Goes down the lookup ladder for a query, or for a model, shape and slice in its place.
+
+        Args:
+            model: a query, which then says everything, or a model's name.
+            shape: for example ``832x480x81``; empty for a workload without shapes.
+            slice: a slice's name as people type it, ``v5e-2x4`` or ``v5litepod-8``.
+            toolchain: of the caller (`tuner.plans.toolchain.installed_toolchain`); without one the answer says that it
+                was not checked.
+            revision: of the model; None for any.
+
+        Raises UnknownName for a name that is no slice's. Never raises because there is no plan: that is an answer.
+        """
+        if isinstance(model, Query):
+            return self.answer(model)
+        return self.answer(
+            Query(model=model, shape=shape, slice_name=parse_slice(slice).name, toolchain=toolchain, revision=revision)
+        )
 
     @abc.abstractmethod
     def plans(self, *, model: str | None = None, active_only: bool = True) -> Sequence[StoredPlan]:
@@ -245,7 +280,7 @@ class PlanStore(abc.ABC):
         """Takes a version out of service. Raises PlanNotFound."""
 
 
-class Store(TrialStore, ProgramStore, PlanStore, LeaseStore, NightStore):
+class Store(TrialStore, ProgramStore, PlanStore, LeaseStore, NightStore, CalibrationStore):
     """One database with everything. A context manager that closes it."""
 
     def __enter__(self) -> Self:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Engine
 
 from storage.revision import require_head
+from storage.sql.calibration import SqlCalibrationStore
 from storage.sql.database import Clock, Database, utc_now
 from storage.sql.leases import SqlLeaseStore
 from storage.sql.nights import SqlNightStore
@@ -14,7 +15,7 @@ from storage.sql.studies import SqlTrialStore
 from tuner.stores import Store
 
 
-class SqlStore(SqlTrialStore, SqlProgramStore, SqlPlanStore, SqlLeaseStore, SqlNightStore, Store):
+class SqlStore(SqlTrialStore, SqlProgramStore, SqlPlanStore, SqlLeaseStore, SqlNightStore, SqlCalibrationStore, Store):
     """Everything in one database, whose schema is at our revision (`storage.open_store` sees to that)."""
 
     def __init__(self, engine: Engine, *, clock: Clock = utc_now) -> None:
