@@ -21,6 +21,11 @@ class SqlStore(SqlTrialStore, SqlProgramStore, SqlPlanStore, SqlLeaseStore, SqlN
     def __init__(self, engine: Engine, *, clock: Clock = utc_now) -> None:
         super().__init__(Database(engine, clock=clock))
 
+    @property
+    def database(self) -> Database:
+        """What the views read from."""
+        return self._db
+
     def check(self) -> None:
         """Raises StoreError with what to run unless the database answers and is at our revision."""
         require_head(self._db.engine)

@@ -29,18 +29,18 @@ class SqlTrialStore(Part, TrialStore):
         with self._db.read() as session:
             row = session.scalars(query).one_or_none()
             if row is not None:
-                return _study(row, _counts(session, row.id).get(row.id, {}))
+                return study_of(row, _counts(session, row.id).get(row.id, {}))
         with self._db.write() as session:
             self._db.insert_new(session, StudyRow, [_study_columns(key) | {"created_at": self._db.now()}])
             row = session.scalars(query).one()
-            return _study(row, _counts(session, row.id).get(row.id, {}))
+            return study_of(row, _counts(session, row.id).get(row.id, {}))
 
     def studies(self) -> Sequence[Study]:
         """Returns every study, newest first."""
         with self._db.read() as session:
             counts = _counts(session)
             rows = session.scalars(select(StudyRow).order_by(StudyRow.id.desc()))
-            return [_study(row, counts.get(row.id, {})) for row in rows]
+            return [study_of(row, counts.get(row.id, {})) for row in rows]
 
     def save_trials(self, study_id: int, trials: Sequence[Trial]) -> None:
         """Inserts or replaces trials by number."""
@@ -149,7 +149,8 @@ def _slice(row: StudyRow) -> Slice:
     )
 
 
-def _study(row: StudyRow, counts: Mapping[str, int]) -> Study:
+def study_of(row: StudyRow, counts: Mapping[str, int]) -> Study:
+    """Returns the study that a row holds, with its trials by state."""
     key = StudyKey(
         workload=WorkloadKey.from_json(row.key["workload"]),
         slice=_slice(row),
