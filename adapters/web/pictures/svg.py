@@ -11,12 +11,17 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import escape
+
+EDGE = 16.0
+"""Paper around a picture that is a file of its own."""
 
 Value = str | float | int | None
 
 # What XML 1.0 cannot hold, and what turns the direction of the text around it.
-_UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_UNPRINTABLE = re.compile(
+    "[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +69,14 @@ def number(value: float) -> str:
 def tag(name: str, content: str = "", /, **attributes: Value) -> str:
     """Returns an element. ``class_`` stands for ``class``, ``a_b`` for ``a-b``; attributes that are None are left out.
 
-    `content` is markup: texts in it have gone through `label` or `said`.
+    `content` is markup: texts in it have gone through `label` or `said`. Attributes are figures and words of
+    ours, never texts from a database.
     """
     parts = [name]
     for key, value in attributes.items():
         if value is not None:
             shown = value if isinstance(value, str) else number(value)
-            parts.append(f"{key.rstrip('_').replace('_', '-')}={quoteattr(clean(shown, 4000))}")
+            parts.append(f'{key.rstrip("_").replace("_", "-")}="{shown}"')
     opened = " ".join(parts)
     return f"<{opened}>{content}</{name}>" if content else f"<{opened}/>"
 
@@ -99,16 +105,17 @@ def document(drawing: Drawing, *, key: str = "picture", standalone: bool = False
         key: begins the ids in it; two pictures of one page need different ones.
         standalone: whether it is a file of its own, with its style in it.
     """
-    width, height = number(drawing.width), number(drawing.height)
     named = f'role="{"group" if drawing.live else "img"}" aria-labelledby="{key}-title {key}-desc"'
-    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    edge = EDGE if standalone else 0
+    box = [number(part) for part in (-edge, -edge, drawing.width + 2 * edge, drawing.height + 2 * edge)]
+    size = f'viewBox="{" ".join(box)}" width="{box[2]}" height="{box[3]}"'
     head = (
         f'<title id="{key}-title">{escape(clean(drawing.title))}</title>'
         f'<desc id="{key}-desc">{escape(clean(drawing.description, 2000))}</desc>'
     )
     if not standalone:
         return f'<svg class="picture" {size} {named}>{head}{drawing.body}</svg>'
-    paper = f'<rect class="paper" width="{width}" height="{height}"/>'
+    paper = f'<rect class="paper" x="{box[0]}" y="{box[1]}" width="{box[2]}" height="{box[3]}"/>'
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" {size} {named}>{head}'
@@ -136,7 +143,9 @@ def style() -> str:
     """Returns the rules of ``static/pictures.css`` for a file of its own, first for light and then for dark paper."""
     sheet = re.sub(r"/\*.*?\*/", "", files("adapters.web").joinpath("static/pictures.css").read_text(), flags=re.DOTALL)
     light, dark = (dict(re.findall(r"--([\w-]+):\s*([^;]+);", block)) for block in _variables(sheet))
-    rules = re.findall(r"^\.picture[^{,]*(?:,\s*\.picture[^{,]*)*\{(?![^}]*--)[^}]*\}", sheet, flags=re.MULTILINE)
+    rules = re.findall(
+        r"^\.picture[^{,]*(?:,\s*\.picture[^{,]*)*\{(?![^}]*--[\w-]+:)[^}]*\}", sheet, flags=re.MULTILINE
+    )
     in_light = "".join(_resolved(rule, light) for rule in rules)
     in_dark = "".join(_resolved(rule, light | dark) for rule in rules if "var(" in rule)
     return f"{in_light}@media (prefers-color-scheme:dark){{{in_dark}}}"

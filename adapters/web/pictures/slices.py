@@ -1,0 +1,431 @@
+"""The picture of a placement: chips by mesh position, the load of every directed link, the rings of a collective."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from adapters.web.pictures import routes, svg
+from adapters.web.pictures.grid import Grid, Point
+from adapters.web.pictures.routes import Route
+from adapters.web.pictures.svg import Drawing, label, number, said, tag
+from adapters.web.pictures.words import say_share, say_time
+from tuner.errors import InvalidValue
+from tuner.slices.links import links as directed_links
+from tuner.slices.slice import Slice
+from tuner.timeline.prediction import LinkTraffic
+
+MOST_CHIPS = 256
+"""Chips on paper at once: all planes, or one."""
+
+NAMED_LINKS = 128
+"""Up to so many links are elements of their own; of more, those with one load are one element."""
+
+COLOURS, STEPS = 8, 16
+LEVELS = 9
+_TOP = 62.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlicePicture:
+    """A slice under one placement.
+
+    Attributes:
+        title: above the picture.
+        slice_: the slice.
+        axes: (name, size) of the mesh axes, outermost first.
+        devices: device index of each mesh position.
+        colour: mesh axis whose positions colour the chips.
+        links: links that carry something; `by_axes` says who loads each.
+        step_s: of the step that the loads are shares of; None if it cannot run.
+        full_s: what the darkest shade stands for; None for the busiest link here. Two pictures are compared under one.
+        routes: of the collective that is looked at.
+        shown: says which collective that is.
+        plane: the only z to draw; None for all where they are few.
+    """
+
+    title: str
+    slice_: Slice
+    axes: tuple[tuple[str, int], ...]
+    devices: tuple[int, ...]
+    colour: str
+    links: tuple[LinkTraffic, ...] = ()
+    step_s: float | None = None
+    full_s: float | None = None
+    routes: tuple[Route, ...] = ()
+    shown: str = ""
+    plane: int | None = None
+
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.axes]
+        if self.colour not in names:
+            raise InvalidValue(f"no mesh axis {self.colour!r} to colour by; there are {', '.join(names)}")
+        if len(self.devices) != self.slice_.num_devices:
+            raise InvalidValue(f"{len(self.devices)} positions do not fill {self.slice_.name}")
+
+    @property
+    def busiest(self) -> LinkTraffic | None:
+        """The link that is busy longest."""
+        return max(self.links, key=lambda link: link.busy_s, default=None)
+
+    @property
+    def scale_s(self) -> float:
+        """Seconds of the darkest shade."""
+        most = self.busiest.busy_s if self.busiest is not None else 0.0
+        return self.full_s if self.full_s is not None else most
+
+
+def draw(picture: SlicePicture) -> Drawing:
+    """Returns the picture of a slice under a placement."""
+    grid = Grid.of(picture.slice_, plane=picture.plane, most_chips=MOST_CHIPS, top=_TOP)
+    width = max(grid.size[0], 380.0)
+    loads = {link.name: link for link in picture.links}
+    chips, figures = _chips(picture, grid)
+    parts = [
+        _heading(picture),
+        *(_plane_names(grid)),
+        _links(picture, grid, loads),
+        chips,
+        routes.lines(grid, picture.routes),
+        figures,
+        _badges(picture, grid),
+    ]
+    bottom = _TOP + grid.size[1]
+    legend, height = _legend(picture, bottom + 14, width, roomy=grid.roomy)
+    return Drawing(
+        width=width,
+        height=bottom + height,
+        title=picture.title,
+        description=describe(picture),
+        body="".join([*parts, legend]),
+    )
+
+
+def describe(picture: SlicePicture) -> str:
+    """Returns in words what the picture shows."""
+    slice_ = picture.slice_
+    directed = len(directed_links(slice_)) + (2 * slice_.num_chips if slice_.cores == 2 else 0)
+    mesh = ", ".join(f"{name} of {size}" for name, size in picture.axes if size > 1) or "one device"
+    wraps = [axis for axis, closed, size in zip("xyz", slice_.wrap, slice_.shape, strict=False) if closed and size > 2]
+    words = [
+        f"{slice_.num_chips} chips of {slice_.name} as a grid of {' by '.join(map(str, slice_.shape))}"
+        f"{', closed along ' + ' and '.join(wraps) if wraps else ''}.",
+        f"Mesh: {mesh}; chips are coloured and labelled by {picture.colour}.",
+    ]
+    busiest = picture.busiest
+    if busiest is None:
+        words.append("No link carries anything.")
+    else:
+        words.append(f"{directed - len(picture.links)} of {directed} directed links are idle.")
+        words.append(f"The busiest is {say_link(busiest, picture.step_s)}.")
+    if picture.shown:
+        words.append(f"Drawn over the chips: {picture.shown}.")
+    return " ".join(words)
+
+
+def say_link(link: LinkTraffic, step_s: float | None) -> str:
+    """Returns for example ``0,0→1,0: busy 12.3 ms, 4 % of the step: all-to-all over ulysses 100 %``."""
+    return f"{_arrow(link.name)}: {_load(link, step_s)}"
+
+
+def _arrow(name: str) -> str:
+    return name.replace("->", "→")
+
+
+def _load(link: LinkTraffic, step_s: float | None) -> str:
+    share = f", {say_share(link.busy_s / step_s)} of the step" if step_s and math.isfinite(link.busy_s) else ""
+    users = ", ".join(
+        f"{name} {say_share(seconds / link.busy_s)}" for name, seconds in link.by_axes if seconds >= 0.01 * link.busy_s
+    )
+    return f"busy {say_time(link.busy_s)}{share}: {users}"
+
+
+def _heading(picture: SlicePicture) -> str:
+    busiest = picture.busiest
+    lines = [label(0, 15, picture.title, class_="head")]
+    step = f"{say_time(picture.step_s)} a step (predicted)" if picture.step_s is not None else "does not run here"
+    lines.append(label(0, 33, step, class_="soft"))
+    if busiest is not None:
+        name = f"busiest link {_arrow(busiest.name)}, {say_time(busiest.busy_s)}"
+        if picture.step_s:
+            name += f" ({say_share(busiest.busy_s / picture.step_s)} of the step)"
+        lines.append(label(0, 50, name, class_="soft"))
+    else:
+        lines.append(label(0, 50, "all links are idle", class_="soft"))
+    return "".join(lines)
+
+
+def _plane_names(grid: Grid) -> list[str]:
+    if len(grid.slice_.shape) < 3:
+        return []
+    out = []
+    for z in grid.planes:
+        x, y = grid.corner(z)
+        alone = f" (one of {grid.slice_.shape[2]} planes)" if len(grid.planes) == 1 < grid.slice_.shape[2] else ""
+        out.append(label(x + grid.margin, y + 14, f"z={z}{alone}", class_="soft strong"))
+    return out
+
+
+def level(share: float) -> int:
+    """Returns the shade of a load, 0 for none and 9 for all.
+
+    >>> [level(share) for share in (0, 0.01, 0.5, 1)]
+    [0, 1, 5, 9]
+    """
+    if not share > 0:
+        return 0
+    return max(1, min(LEVELS, math.ceil(share * LEVELS - 1e-9)))
+
+
+def _links(picture: SlicePicture, grid: Grid, loads: dict[str, LinkTraffic]) -> str:
+    """Draws every directed link; idle ones as one path, the others one by one or by equal load."""
+    full = picture.scale_s
+    drawn: list[tuple[LinkTraffic | None, str, str]] = []
+    every = directed_links(picture.slice_)
+    cores = picture.slice_.cores
+    for source, target, axis, step in zip(
+        every.source.tolist(), every.target.tolist(), every.axis.tolist(), every.step.tolist(), strict=True
+    ):
+        start, end = picture.slice_.coords(source * cores), picture.slice_.coords(target * cores)
+        name = f"{','.join(map(str, start))}->{','.join(map(str, end))}"
+        load = loads.get(name)
+        share = load.busy_s / full if load is not None and full else 0.0
+        data, figures = _road(grid, start, end, axis, step, share)
+        if data:
+            drawn.append((load, data, figures))
+    if cores == 2:
+        drawn += _core_roads(picture, grid, loads)
+    idle = "".join(data for load, data, _ in drawn if load is None)
+    out = [tag("path", class_="q q0", d=idle)] if idle else []
+    busy = [(load, data, figures) for load, data, figures in drawn if load is not None]
+    each = len(busy) <= NAMED_LINKS
+    alike: dict[str, list[tuple[LinkTraffic, str]]] = {}
+    for load, data, _ in busy:
+        key = load.name if each else _load(load, picture.step_s)
+        alike.setdefault(key, []).append((load, data))
+    if len(alike) > 2 * NAMED_LINKS:  # a placement without any symmetry: by shade
+        alike = {}
+        for load, data, _ in busy:
+            alike.setdefault(str(level(load.busy_s / full)), []).append((load, data))
+    for members in sorted(alike.values(), key=lambda members: members[0][0].busy_s):
+        load, data = members[0][0], "".join(data for _, data in members)
+        words = _say_alike([load for load, _ in members], picture.step_s)
+        shade = level(load.busy_s / full) if full else 0
+        hit = tag("path", class_="hit", d=data, stroke_width=9) if each else ""
+        out.append(tag("g", said(words) + tag("path", class_=f"q q{shade}", d=data) + hit, class_="mark"))
+    out += [figures for _, _, figures in busy]
+    busiest = picture.busiest
+    if busiest is not None:
+        data = next((data for load, data, _ in busy if load.name == busiest.name), "")
+        if data:
+            out.append(_halo(data))
+    return "".join(out)
+
+
+def _say_alike(loads: list[LinkTraffic], step_s: float | None) -> str:
+    first, last = min(loads, key=lambda load: load.busy_s), max(loads, key=lambda load: load.busy_s)
+    if len(loads) == 1:
+        return say_link(first, step_s)
+    names = ", ".join(_arrow(load.name) for load in loads[:3])
+    more = f" and {len(loads) - 3} more" if len(loads) > 3 else ""
+    each = f"each {_load(last, step_s)}"
+    if first.busy_s < 0.999 * last.busy_s:
+        each = f"busy {say_time(first.busy_s)} to {say_time(last.busy_s)}"
+    return f"{names}{more}: {each}"
+
+
+def _road(
+    grid: Grid, start: tuple[int, ...], end: tuple[int, ...], axis: int, step: int, share: float
+) -> tuple[str, str]:
+    """Returns path data of one directed link and, where there is room, its load in percent.
+
+    The two directions of a link run beside each other. A link that leaves the paper is drawn as stubs at both ends, one
+    to another plane as a stub at the corner where it leaves: up for higher z, down for lower.
+    """
+    half, off = grid.cell / 2, 6 if grid.roomy else 3
+    percent = f"{100 * share:.0f}" if share >= 0.005 and grid.roomy else ""
+    if axis == 2:
+        if not grid.shows(start):
+            return "", ""
+        x, y = grid.middle(start)
+        reach = round(grid.gap * 0.4)
+        x, y = x + step * (half - 5), y - step * half
+        data = f"M{number(x)} {number(y)}l{number(step * reach)} {number(-step * reach)}"
+        x, y = x + step * (reach + 3), y - step * reach + (6 if step > 0 else 0)
+        anchor = "start" if step > 0 else "end"
+        return data, label(x, y, percent, class_="tiny soft", anchor=anchor) if percent else ""
+    if not grid.shows(start):
+        return "", ""
+    a, b = list(grid.middle(start)), list(grid.middle(end)) if grid.shows(end) else [0.0, 0.0]
+    across = 1 - axis
+    side = -step if axis == 0 else step
+    a[across] += side * off
+    b[across] += side * off
+    a[axis] += step * half
+    b[axis] -= step * half
+    over = end[axis] - start[axis] != step or end[across] != start[across] or end[2:] != start[2:]
+    head = 4 if grid.roomy else 3
+    barb = (-step * head, side * head) if axis == 0 else (side * head, -step * head)
+    tip = f"l{number(barb[0])} {number(barb[1])}"
+    command = "H" if axis == 0 else "V"
+    if over:
+        stub = round(grid.margin * 0.8)
+        data = f"M{number(a[0])} {number(a[1])}{command}{number(a[axis] + step * stub)}{tip}"
+        if grid.shows(end):
+            before = list(b)
+            before[axis] -= step * stub
+            data += f"M{number(before[0])} {number(before[1])}{command}{number(b[axis])}{tip}"
+        place: Point = (a[0] + step * stub * 0.5, a[1]) if axis == 0 else (a[0], a[1] + step * stub * 0.5)
+    else:
+        data = f"M{number(a[0])} {number(a[1])}{command}{number(b[axis])}{tip}"
+        place = ((a[0] + b[0]) / 2, (a[1] + b[1]) / 2)
+    if not percent:
+        return data, ""
+    if axis == 0:
+        return data, label(place[0], place[1] + (-4 if side < 0 else 10), percent, class_="tiny soft", anchor="middle")
+    anchor = "end" if side < 0 else "start"
+    return data, label(place[0] + 4 * side, place[1] + 3, percent, class_="tiny soft", anchor=anchor)
+
+
+def _core_roads(
+    picture: SlicePicture, grid: Grid, loads: dict[str, LinkTraffic]
+) -> list[tuple[LinkTraffic | None, str, str]]:
+    """Draws the link between the two devices of a chip along its seam: one direction in the upper half."""
+    out: list[tuple[LinkTraffic | None, str, str]] = []
+    for chip in range(picture.slice_.num_chips):
+        coords = picture.slice_.coords(chip * 2)
+        if not grid.shows(coords):
+            continue
+        x, y = grid.middle(coords)
+        for core, side in ((0, -1), (1, 1)):
+            load = loads.get(f"{','.join(map(str, coords))} core {core}->{1 - core}")
+            if load is not None:
+                at = y + side * (grid.cell / 2 + 2)
+                left, right = (x - 7, x + 7) if core == 0 else (x + 7, x - 7)
+                out.append((load, f"M{number(left)} {number(at)}H{number(right)}", ""))
+    return out
+
+
+def _halo(data: str) -> str:
+    return tag("path", class_="busiest", d=data, stroke_width=10, opacity="0.25") if data else ""
+
+
+def _colour(position: int, size: int) -> tuple[str, str]:
+    """Returns the classes of a chip and of the text on it."""
+    if size <= COLOURS:
+        return f"chip c{position}", "on"
+    step = position * (STEPS - 1) // max(1, size - 1)
+    return f"chip v{step}", "on" if step >= STEPS // 2 else "on-dark"
+
+
+def _positions(picture: SlicePicture) -> dict[int, tuple[int, ...]]:
+    """Returns the mesh position of each device."""
+    shape = [size for _, size in picture.axes]
+    places = np.stack(np.unravel_index(np.arange(len(picture.devices)), shape), axis=-1).tolist()
+    return {device: tuple(place) for device, place in zip(picture.devices, places, strict=True)}
+
+
+def _chips(picture: SlicePicture, grid: Grid) -> tuple[str, str]:
+    """Returns the chips, and the figures on them, which stand above the routes."""
+    slice_, cell = picture.slice_, grid.cell
+    positions = _positions(picture)
+    logical = {device: position for position, device in enumerate(picture.devices)}
+    names = [name for name, _ in picture.axes]
+    axis = names.index(picture.colour)
+    size = picture.axes[axis][1]
+    long = [index for index, (_, extent) in enumerate(picture.axes) if extent > 1]
+    width = cell / slice_.cores
+    shown = [device for device in range(slice_.num_devices) if grid.shows(slice_.coords(device))]
+    each = len(shown) <= 2 * MOST_CHIPS
+    chips, figures = [], []
+    for device in shown:
+        coords, core, place = slice_.coords(device), slice_.core(device), positions[device]
+        x, y = grid.middle(coords)
+        x, y = x - cell / 2 + core * width, y - cell / 2
+        chip, ink = _colour(place[axis], size)
+        rest = ",".join(str(place[index]) for index in long if index != axis)
+        under = rest if grid.roomy and len(rest) <= width / 5 else ""
+        figures.append(label(x + width / 2, y + cell / 2 + (1 if under else 4.5), str(place[axis]), class_=f"f {ink}"))
+        if under:
+            figures.append(label(x + width / 2, y + cell / 2 + 14, under, class_=f"f small {ink}"))
+        words = ""
+        if each:
+            mesh = " ".join(f"{names[index]}={place[index]}" for index in long) or "the only position"
+            where = f"chip {','.join(map(str, coords))}" + (f" core {core}" if slice_.cores > 1 else "")
+            words = said(f"{where}: {mesh}, id {logical[device]}" if grid.roomy else f"{where}: {mesh}")
+        kind = f"mark {chip}" if each else chip
+        if grid.roomy:
+            chips.append(tag("rect", words, class_=kind, x=x, y=y, width=width, height=cell, rx=grid.round))
+        else:  # the shortest that says it: there are many
+            chips.append(
+                tag("path", words, class_=kind, d=f"M{number(x)} {number(y)}h{number(width)}v{cell}h{number(-width)}z")
+            )
+    return "".join(chips), "".join(figures)
+
+
+def _badges(picture: SlicePicture, grid: Grid) -> str:
+    """Outlines the chips of the chosen routes and numbers them in the order of a ring."""
+    chosen = [route for route in picture.routes if route.chosen]
+    slice_, cell = picture.slice_, grid.cell
+    width = cell / slice_.cores
+    members = list(dict.fromkeys(device for route in chosen for device in route.devices))
+    out = []
+    for device in members:
+        coords = slice_.coords(device)
+        if grid.shows(coords):
+            x, y = grid.middle(coords)
+            x, y = x - cell / 2 + slice_.core(device) * width, y - cell / 2
+            out.append(tag("rect", class_="member", x=x, y=y, width=width, height=cell, rx=grid.round))
+    if len(chosen) == 1 and chosen[0].closed and not chosen[0].directed and grid.roomy and len(members) > 2:
+        for turn, device in enumerate(chosen[0].devices):
+            coords = slice_.coords(device)
+            if grid.shows(coords):
+                x, y = grid.middle(coords)
+                x, y = x - cell / 2 + slice_.core(device) * width + 1, y - cell / 2 + 1
+                out.append(tag("circle", class_="badge", cx=x, cy=y, r=7))
+                out.append(label(x, y + 3, str(turn), class_="in-badge", anchor="middle"))
+    return "".join(out)
+
+
+def _legend(picture: SlicePicture, top: float, width: float, *, roomy: bool) -> tuple[str, float]:
+    """Returns the legend and the height that it takes below the grid."""
+    size = dict(picture.axes)[picture.colour]
+    parts = [label(0, top + 10, f"{picture.colour}:", class_="strong")]
+    x, y = 8.0 + 7 * len(picture.colour) + 8, top
+    shown: Sequence[int] = range(size)
+    if size > STEPS:
+        shown = sorted({round(step * (size - 1) / (STEPS - 1)) for step in range(STEPS)})
+    for position in shown:
+        chip, ink = _colour(position, size)
+        if x + 26 > width:
+            x, y = 0.0, y + 20
+        parts.append(tag("rect", class_=chip, x=x, y=y - 3, width=24, height=17, rx=3))
+        parts.append(label(x + 12, y + 10, str(position), class_=f"{ink} small", anchor="middle"))
+        x += 26
+    y += 26
+    under = [name for name, extent in picture.axes if extent > 1 and name != picture.colour]
+    if roomy and under:
+        parts.append(
+            label(0, y + 8, f"small figures on a chip: {', '.join(under)}", class_="soft", most=int(width / 6))
+        )
+        y += 22
+    full = picture.scale_s
+    if full > 0:
+        parts.append(label(0, y + 10, "link busy:", class_="strong"))
+        x = 74.0
+        for step in range(LEVELS + 1):
+            parts.append(tag("path", class_=f"q q{step}", d=svg.line([(x, y + 6), (x + 15, y + 6)])))
+            x += 17
+        parts.append(label(x + 4, y + 10, f"0 to {say_time(full)} a step", class_="soft"))
+        y += 22
+        if roomy:
+            parts.append(label(0, y + 8, "figures beside a link: percent of that", class_="soft"))
+            y += 22
+    if picture.shown:
+        parts.append(tag("path", class_="ring", d=svg.line([(0, y + 6), (24, y + 6)])))
+        parts.append(label(32, y + 10, picture.shown, class_="soft", most=int(width / 6)))
+        y += 22
+    return "".join(parts), y - top + 12
