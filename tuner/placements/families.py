@@ -105,19 +105,20 @@ def splits(sizes: Sequence[int], extents: Sequence[int]) -> Iterator[tuple[tuple
         if all(extent == 1 for extent in extents):
             yield ()
         return
-    for row in _rows(sizes[0], extents):
+    for row in block_rows(sizes[0], extents):
         for rest in splits(sizes[1:], [extent // taken for extent, taken in zip(extents, row, strict=True)]):
             yield (row, *rest)
 
 
-def _rows(size: int, extents: Sequence[int]) -> Iterator[tuple[int, ...]]:
+def block_rows(size: int, extents: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yields every block of `size` devices: what one mesh axis may take of physical axes with these extents."""
     if not extents:
         if size == 1:
             yield ()
         return
     for factor in range(1, math.gcd(size, extents[0]) + 1):
         if size % factor == 0 and extents[0] % factor == 0:
-            for rest in _rows(size // factor, extents[1:]):
+            for rest in block_rows(size // factor, extents[1:]):
                 yield (factor, *rest)
 
 
@@ -201,7 +202,7 @@ def structures(slice_: Slice, layout: Layout, ordered: Collection[str] | None = 
     names = layout.axis_names
     for factors in splits(layout.shape, extents):
         choices = [
-            walks(row, ordered=ordered is None or name in ordered, closed=_closes(row, slice_))
+            walks(row, ordered=ordered is None or name in ordered, closed=closes(row, slice_))
             for name, row in zip(names, factors, strict=True)
         ]
         for strides in nestings(factors):
@@ -209,7 +210,8 @@ def structures(slice_: Slice, layout: Layout, ordered: Collection[str] | None = 
                 yield Structure(slice_=slice_, layout=layout, factors=factors, strides=strides, walks=chosen)
 
 
-def _closes(factors: Sequence[int], slice_: Slice) -> bool:
+def closes(factors: Sequence[int], slice_: Slice) -> bool:
+    """Returns whether a block reaches around an axis that closes on itself, so that a line of it is a ring."""
     closed = [
         w and (not slice_.twisted or n > min(slice_.shape)) for n, w in zip(slice_.shape, slice_.wrap, strict=True)
     ]
