@@ -45,9 +45,7 @@ class NightLock:
         if self._lease is None:
             held = next((lease for lease in self._store.leases(RESOURCE) if lease.resource == RESOURCE), None)
             who = "another night" if held is None else f"a night on {held.host or held.owner}"
-            until = (
-                "" if held is None else f"; its lock runs out at {held.expires_at:%H:%M:%S} UTC unless it is renewed"
-            )
+            until = "" if held is None else f"; its lock runs out at {held.expires_at:%H:%M:%S} UTC unless renewed"
             raise NightRuns(f"{who} is running{until}")
         self._thread.start()
         return self
