@@ -29,6 +29,7 @@ from tuner.timeline.axes import spanned_axes
 from tuner.timeline.compute import compute_seconds, is_guessed
 from tuner.timeline.prediction import MOST_LINKS, CollectiveTime, Prediction
 from tuner.timeline.schedule import Clock, contended, events
+from tuner.timeline.trace import Trace, Tracer, in_order
 from tuner.timeline.traffic import busy_links
 
 FLOATS_AT_ONCE = 1 << 19
@@ -229,6 +230,17 @@ class Ranker:
             collectives=tuple(sorted(collectives, key=lambda c: (-c.exposed_s, c.name))),
             busy_links=links[:MOST_LINKS],
         )
+
+    def trace(self, placement: Placement) -> Trace:
+        """Returns when each operation runs under one placement, in the order of routing that is worst.
+
+        Raises InvalidValue if the step never ends there.
+        """
+        transfers = self._transfers(np.asarray([placement.devices]))
+        orders = len(self.network.fabric.orders)
+        order = int(Clock(transfers=transfers).run(self._schedule, (1, orders))[0].argmax())
+        chosen = [in_order(transfer, order) for transfer in transfers]
+        return Tracer(transfers=chosen, seconds=self._seconds, operation=self._number).step(self.program.schedule)
 
     def link_seconds(self, placement: Placement, user: Callable[[Collective], str] | None = None) -> dict[str, Floats]:
         """Returns how long each link is busy over the step [num_links], by who uses it.

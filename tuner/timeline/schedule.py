@@ -118,11 +118,11 @@ class Clock:
     def run(self, schedule: tuple[Event, ...], shape: tuple[int, int]) -> Floats:
         """Returns the time of a schedule that starts with idle links [n, orders]; infinite if it cannot end."""
         with np.errstate(invalid="ignore"):
-            end = self._advance(schedule, np.zeros(shape), _Links(self.transfers, shape))
+            end = self._advance(schedule, np.zeros(shape), Queues(self.transfers, shape))
         # After something that never ends, differences of times are no numbers.
         return np.where(np.isnan(end), np.inf, end)
 
-    def _advance(self, schedule: tuple[Event, ...], now: Floats, links: _Links) -> Floats:
+    def _advance(self, schedule: tuple[Event, ...], now: Floats, links: Queues) -> Floats:
         ends: dict[str, Floats] = {}
         for event in schedule:
             match event:
@@ -144,7 +144,7 @@ class Clock:
                     now = self._repeat(event, now, links)
         return now
 
-    def _repeat(self, loop: Repeat, now: Floats, links: _Links) -> Floats:
+    def _repeat(self, loop: Repeat, now: Floats, links: Queues) -> Floats:
         if loop.trips == 0:
             return now
         steady = loop.trips
@@ -153,7 +153,7 @@ class Clock:
             steady -= 1
         if steady:
             self._times *= steady
-            now = now + steady * self._advance(loop.body, np.zeros_like(now), _Links(self.transfers, links.shape))
+            now = now + steady * self._advance(loop.body, np.zeros_like(now), Queues(self.transfers, links.shape))
             self._times //= steady
         return now
 
@@ -162,7 +162,7 @@ class Clock:
             self.exposed_s[name] = self.exposed_s.get(name, 0.0) + seconds * self._times
 
 
-class _Links:
+class Queues:
     """When each link is free again, kept only while something asynchronous is in flight."""
 
     def __init__(self, transfers: list[Transfer], shape: tuple[int, int]) -> None:
