@@ -16,7 +16,6 @@ from tuner.layouts.layout import Candidate
 from tuner.network.cost import Degraded
 from tuner.placements.ranking import rank_with
 from tuner.plans.toolchain import Toolchain
-from tuner.plans.workload import WorkloadKey
 from tuner.ports import Compiled, Compiler, Screener, Workload, WorkloadSpec
 from tuner.rejections import Rejection
 from tuner.search.agenda import Agenda
@@ -28,7 +27,7 @@ from tuner.search.parameters import Parameters, Params
 from tuner.search.promote import promote_best
 from tuner.search.prospects import Prospect
 from tuner.search.pruner import BoundPruner
-from tuner.search.revision import model_revision
+from tuner.search.revision import study_key
 from tuner.search.routes import Routes, missing_link
 from tuner.search.sampler import make_sampler
 from tuner.search.screen import ScreenStage
@@ -36,7 +35,7 @@ from tuner.search.settings import SamplerName, Settings
 from tuner.search.stopping import Budget
 from tuner.search.trials import bounded, crowded_out, placed, running, uncompiled
 from tuner.slices.slice import Slice
-from tuner.stores import Store, StudyKey, Trial, TrialState
+from tuner.stores import Store, Trial, TrialState
 from tuner.timeline.ranker import Ranker
 
 _MOST_REPEATS = 100
@@ -79,8 +78,10 @@ class Search:
         self._jax = toolchain.jax_release
         self._calibration = calibration(slice_.generation_name)
         self._degraded = tuple(map(Degraded.parse, self._settings.constraints.links))
-        key = WorkloadKey.of(workload.name, workload.identity)
-        subject = Subject(workload=key, source=workload.source, spec=spec, slice=slice_, toolchain=toolchain)
+        self._key = study_key(workload, slice_, toolchain, self._settings.constraints, self._calibration)
+        subject = Subject(
+            workload=self._key.workload, source=workload.source, spec=spec, slice=slice_, toolchain=toolchain
+        )
         self._compiler = CachedCompiler(compiler, store, subject)
         self._screen = ScreenStage(
             workload=workload,
@@ -93,13 +94,6 @@ class Search:
             clock=clock,
         )
         self._parameters = Parameters(workload.space)
-        self._key = StudyKey(
-            workload=key,
-            slice=slice_,
-            toolchain=toolchain,
-            constraints=self._settings.constraints,
-            space_revision=model_revision(workload, self._calibration),
-        )
         self._study = store.open_study(self._key)
         self._optuna = optuna.create_study(
             study_name=self._key.name,

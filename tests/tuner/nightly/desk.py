@@ -19,14 +19,13 @@ from tuner.nightly.matrix import Entry, Matrix
 from tuner.nightly.night import Night
 from tuner.nightly.report import NightReport
 from tuner.plans.toolchain import Toolchain
-from tuner.plans.workload import WorkloadKey
 from tuner.ports import Compiled, WorkloadSpec
 from tuner.program.program import Compute
 from tuner.rejections import Rejection
 from tuner.search.events import Event, Listener
 from tuner.search.funnel import Search
 from tuner.search.outcome import Outcome
-from tuner.search.revision import model_revision
+from tuner.search.revision import study_key
 from tuner.search.settings import Settings
 from tuner.slices.names import parse_slice
 from tuner.slices.slice import Slice
@@ -120,13 +119,7 @@ class Room:
     def key(self, entry: Entry) -> StudyKey:
         self.before(f"key {entry.name}")
         workload, slice_ = self.workload(entry), parse_slice(entry.slice_name)
-        return StudyKey(
-            workload=WorkloadKey.of(workload.name, workload.identity),
-            slice=slice_,
-            toolchain=self.toolchain,
-            constraints=entry.constraints,
-            space_revision=model_revision(workload, calibration(slice_.generation_name)),
-        )
+        return study_key(workload, slice_, self.toolchain, entry.constraints, calibration(slice_.generation_name))
 
     def recheck(self, entry: Entry, candidate: Candidate, settings: Settings, listener: Listener) -> Outcome:
         self._begin(f"recheck {entry.name}")
