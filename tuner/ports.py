@@ -13,9 +13,11 @@ from typing import Any, Protocol
 
 from tuner.layouts.layout import Candidate, Layout
 from tuner.layouts.space import Space
+from tuner.placements.placement import Placement
 from tuner.program.program import Program
 from tuner.rejections import Rejection
 from tuner.slices.slice import Slice
+from tuner.timings import Measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,4 +141,31 @@ class Compiler(Protocol):
             candidate: layout, compiler options, and the placement where the program depends on it.
             known: asked with the digest of the lowered program before the compile; if it says True the compile is left
                 out and the result is None. The digest covers the compiler options.
+        """
+
+
+class Runner(Protocol):
+    """Times candidates on attached devices."""
+
+    def measure(
+        self,
+        workload: WorkloadSpec,
+        slice_: Slice,
+        candidate: Candidate,
+        placement: Placement,
+        *,
+        enough: Callable[[Sequence[float]], bool],
+    ) -> Measured | Rejection:
+        """Returns the step times of a candidate in a placement, or why there are none.
+
+        The answer is checked before anything is timed. Never raises for a candidate's fault: a hang, memory that runs
+        out and a lost device are its end, and the next call starts afresh. A candidate that was measured before is
+        neither compiled nor checked again as long as the devices are held.
+
+        Args:
+            workload: found again in the process that runs.
+            slice_: what the devices must be; other devices raise.
+            candidate: layout and compiler options.
+            placement: which device of the slice sits at each mesh position.
+            enough: asked with all samples so far after each of them; True ends the timing.
         """

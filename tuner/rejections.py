@@ -35,6 +35,9 @@ class RejectReason(StrEnum):
     ROUTING = "routing"
     WRONG_RESULT = "wrong-result"
     SLOWER = "slower"
+    RUN_ERROR = "run-error"
+    RUN_ABORT = "run-abort"
+    DEVICE_LOST = "device-lost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

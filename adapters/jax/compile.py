@@ -44,7 +44,7 @@ def compile_candidate(
     try:
         step = workload.step(candidate.layout, mesh, kernels=True)
         arguments = argument_shardings(step)
-        lowered = step.lower()
+        lowered = step.lower(platform(slice_))
     except ToolchainMissing:
         raise
     except Exception as error:
@@ -53,7 +53,7 @@ def compile_candidate(
     if known(digest):
         return None, ""
     try:
-        compiled = lowered.compile(compiler_options=dict(candidate.compiler_options) or None)
+        compiled = lowered.compile(compiler_options=compiler_options(slice_, candidate) or None)
     except (jax.errors.JaxRuntimeError, ValueError, NotImplementedError) as error:
         return rejection(str(error)), ""
     compile_s = time.monotonic() - started
@@ -63,6 +63,17 @@ def compile_candidate(
     except InvalidValue as error:
         return rejection(f"the compiled program cannot be read: {error}"), text
     return Compiled(program=program, lowered_digest=digest, arguments=arguments, compile_s=compile_s), text
+
+
+def platform(slice_: Slice) -> str:
+    """Returns what JAX calls the platform of a slice's devices."""
+    return "tpu" if slice_.generation.has_links else "cpu"
+
+
+def compiler_options(slice_: Slice, candidate: Candidate) -> dict[str, str]:
+    """Returns the compiler options that the slice's compiler knows: those for TPUs mean nothing on a CPU."""
+    tpu = slice_.generation.has_links
+    return {name: value for name, value in candidate.compiler_options if tpu or not name.startswith("xla_tpu_")}
 
 
 def lowered_digest(lowered: Any, candidate: Candidate) -> str:

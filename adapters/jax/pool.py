@@ -11,21 +11,14 @@ This module imports no JAX; the workers do.
 from __future__ import annotations
 
 import contextlib
-import glob
-import os
 import queue
-import re
-import signal
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
-from multiprocessing.connection import Pipe
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
 
+from adapters.jax.child import Child, chips_attached, cpu_environment
 from adapters.jax.failures import aborted, late
 from tuner.errors import TunerError
 from tuner.layouts.layout import Candidate
@@ -34,8 +27,6 @@ from tuner.rejections import Rejection
 from tuner.slices.slice import Slice
 
 _IMPORT_S = 60.0  # what a worker may take in addition for its first candidate
-_TAIL_BYTES = 20_000
-_FATAL = re.compile(r"F\d{4} [\d:.]+ +\d+ [\w.]+:\d+\] ")  # how libtpu's log marks the message that it dies with
 
 
 class CompilerBusy(TunerError):
@@ -50,6 +41,7 @@ class CompilePool:
     Args:
         workers: processes, and compiles at once.
         timeout_s: for one candidate, lowering included.
+        cpu_devices: that workers have, for slices of CPU devices.
         on_text: is given the digest of the lowered program and the zlib-compressed text of every compiled program, in
             the thread that asked for it.
     """
@@ -59,9 +51,11 @@ class CompilePool:
         *,
         workers: int = 1,
         timeout_s: float = 600.0,
+        cpu_devices: int = 1,
         on_text: Callable[[str, bytes], None] | None = None,
     ) -> None:
         self._timeout_s = timeout_s
+        self._cpu_devices = cpu_devices
         self._on_text = on_text
         self._idle: queue.LifoQueue[_Worker | None] = queue.LifoQueue()
         for _ in range(1 if chips_attached() else workers):
@@ -82,6 +76,14 @@ class CompilePool:
         """Starts the workers that are not running, so that they import JAX while something else goes on."""
         for worker in self._take_idle():
             self._idle.put(worker or self._new())
+
+    def rest(self) -> None:
+        """Ends the workers that are idle; the next compile starts new ones. Where chips are attached, an idle worker
+        holds libtpu's lock, and with it the chips."""
+        for worker in self._take_idle():
+            if worker is not None:
+                self._drop(worker)
+            self._idle.put(None)
 
     def close(self) -> None:
         """Ends the workers; a compile under way in another thread raises TunerError there."""
@@ -138,7 +140,7 @@ class CompilePool:
         with self._lock:
             if self._closed:
                 raise TunerError("the compile pool is closed")
-            worker = _Worker()
+            worker = _Worker(self._cpu_devices)
             self._living.add(worker)
             return worker
 
@@ -148,22 +150,10 @@ class CompilePool:
         worker.dispose()
 
 
-class _Worker:
-    def __init__(self) -> None:
-        self._connection, theirs = Pipe()
-        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (as long as the process)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "adapters.jax.compile_worker", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
-                pass_fds=[theirs.fileno()],
-                env=worker_environment(),
-                start_new_session=True,  # Ctrl-C is for the search, which then ends the workers
-            )
+class _Worker(Child):
+    def __init__(self, cpu_devices: int) -> None:
+        super().__init__("adapters.jax.compile_worker", worker_environment(cpu_devices))
         self._grace_s = _IMPORT_S
-        self.ready = True
 
     def run(
         self, request: tuple[Any, ...], timeout_s: float, known: Callable[[str], bool] | None
@@ -173,11 +163,11 @@ class _Worker:
         self._grace_s = 0.0
         self.ready = False
         try:
-            self._connection.send(request)
-            while self._connection.poll(max(0.0, deadline - time.monotonic())):
-                match self._connection.recv():
+            self.connection.send(request)
+            while self.connection.poll(max(0.0, deadline - time.monotonic())):
+                match self.connection.recv():
                     case ("digest", digest):
-                        self._connection.send(known is not None and known(digest))
+                        self.connection.send(known is not None and known(digest))
                     case ("outcome", outcome, text):
                         self.ready = True
                         return outcome, text
@@ -186,43 +176,14 @@ class _Worker:
                         assert isinstance(error, BaseException)
                         return error
         except (EOFError, BrokenPipeError, ConnectionResetError):
-            return self._died(), b""
+            death = self.death()
+            return aborted(death.how, death.exit_code, death.last_words), b""
         return late(timeout_s), b""
 
-    def end(self) -> None:
-        """Kills the process, from any thread."""
-        self._process.kill()
 
-    def dispose(self) -> None:
-        """Kills the process and frees what belongs to it; only for the thread that has the worker."""
-        self._process.kill()
-        self._process.wait()
-        self._connection.close()
-        self._log.close()
-
-    def _died(self) -> Rejection:
-        code = self._process.wait()
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return aborted(how, code, self._last_words())
-
-    def _last_words(self) -> str:
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - _TAIL_BYTES))
-        lines = [line for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
-        fatal = [line for line in lines if _FATAL.match(line)]
-        telling = fatal or [line for line in lines if "Error" in line] or lines or ["it said nothing"]
-        return _FATAL.sub("", telling[-1]).strip()
-
-
-def chips_attached() -> bool:
-    """Returns True on a machine with TPU chips."""
-    return bool(glob.glob("/dev/accel*") or glob.glob("/dev/vfio/[0-9]*"))
-
-
-def worker_environment() -> dict[str, str]:
+def worker_environment(cpu_devices: int = 1) -> dict[str, str]:
     """Returns the environment of a process that only compiles: this one's modules and flags, and never a chip."""
-    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-    environment = {**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1"}
+    environment = cpu_environment(cpu_devices)
     environment.pop("ALLOW_MULTIPLE_LIBTPU_LOAD", None)
     if not chips_attached():
         environment["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"

@@ -30,10 +30,13 @@ class Step:
     out_shardings: Any = None
     donate: tuple[int, ...] = ()
 
-    def lower(self) -> Any:
-        """Lowers for TPU, whatever backend is present, and returns a ``jax.stages.Lowered``."""
-        jitted = jax.jit(self.function, out_shardings=self.out_shardings, donate_argnums=self.donate)
-        return jitted.trace(*self.arguments).lower(lowering_platforms=("tpu",))
+    def jitted(self) -> Any:
+        """Returns the function as it is compiled and timed."""
+        return jax.jit(self.function, out_shardings=self.out_shardings, donate_argnums=self.donate)
+
+    def lower(self, platform: str = "tpu") -> Any:
+        """Lowers for a platform, whatever backend is present, and returns a ``jax.stages.Lowered``."""
+        return self.jitted().trace(*self.arguments).lower(lowering_platforms=(platform,))
 
 
 def source_digest(paths: Iterable[Path]) -> str:

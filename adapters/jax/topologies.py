@@ -73,6 +73,17 @@ def devices_in_order(slice_: Slice, devices: Sequence[Any]) -> list[Any]:
     return [found[index] for index in range(slice_.num_devices)]
 
 
+def cpu_devices(slice_: Slice) -> list[Any]:
+    """Returns the CPU devices of a slice of them. Raises InvalidValue if this process was not started with enough."""
+    devices = sorted(jax.devices("cpu"), key=lambda device: int(device.id))
+    if len(devices) < slice_.num_devices:
+        raise InvalidValue(
+            f"{slice_.name} needs {slice_.num_devices} CPU devices and this process has {len(devices)}; "
+            "JAX_NUM_CPU_DEVICES says how many it starts with"
+        )
+    return devices[: slice_.num_devices]
+
+
 def auto_mesh(devices: Any, layout: Layout) -> jax.sharding.Mesh:
     """Returns the mesh of a layout over devices listed by flattened mesh position; every axis is of type Auto.
 
@@ -88,11 +99,13 @@ def mesh_for(slice_: Slice, layout: Layout, placement: Placement | None = None) 
     """Returns the mesh of a layout on a slice to compile for.
 
     Mesh position ``k`` (row-major over the layout's axes) is the slice's device ``placement.devices[k]``, or device
-    ``k`` without a placement. Raises as `topology`, and InvalidValue if the layout has another number of devices.
+    ``k`` without a placement; a slice of CPU devices takes this process's, in the order of their ids. Raises as
+    `topology`, and InvalidValue if the layout has another number of devices.
     """
     if layout.devices != slice_.num_devices:
         raise InvalidValue(f"layout {layout} has {layout.devices} devices, {slice_.name} has {slice_.num_devices}")
-    devices = devices_in_order(slice_, topology(slice_).devices)
+    has_links = slice_.generation.has_links
+    devices = devices_in_order(slice_, topology(slice_).devices) if has_links else cpu_devices(slice_)
     order = range(len(devices)) if placement is None else placement.devices
     if len(order) != len(devices):
         raise InvalidValue(f"placement covers {len(order)} devices, {slice_.name} has {len(devices)}")

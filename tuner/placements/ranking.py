@@ -115,6 +115,8 @@ def rank_with(
 ) -> RankedPlacements:
     """Does the same as `rank` with a `Ranker` that is there already."""
     slice_, score = ranker.slice_, _scorer(ranker, like)
+    if not slice_.generation.has_links:
+        return _in_order(ranker)
     symmetric = not ranker.network.degraded
     canon = Canon(slice_, ranker.patterns, symmetric=symmetric)
     entries = _structured(ranker, canon, score)
@@ -157,6 +159,16 @@ def rank_with(
         refused=count - len(runs),
         scored=scored,
     )
+
+
+def _in_order(ranker: Ranker) -> RankedPlacements:
+    """Returns the one placement of devices without links: any other is the same."""
+    devices = tuple(range(ranker.slice_.num_devices))
+    only = RankedPlacement(
+        placement=Placement(devices=devices, description="in order"),
+        step_s=float(ranker.step_s(np.array([devices]))[0]),
+    )
+    return RankedPlacements(best=(only,), default=only, row_major=only, worst=only, count=1, scored=1)
 
 
 def routing_classes(ranker: Ranker) -> tuple[RankedPlacement, ...]:

@@ -8,7 +8,7 @@ import re
 from functools import cache
 
 from tuner.errors import InvalidValue, UnknownName
-from tuner.slices.generations import GENERATIONS, Generation
+from tuner.slices.generations import CPU, GENERATIONS, Generation
 from tuner.slices.shapes import Shape, list_shapes, make_slice, standard_shapes
 from tuner.slices.slice import Slice
 
@@ -22,6 +22,7 @@ def parse_slice(text: str, *, wrap: tuple[bool, ...] | None = None) -> Slice:
     A grid is taken as it is written: ``v5e-4x2`` is not ``v5e-2x4``. A number is what the accelerator names of the
     generation count: chips on v5e and v6e, TensorCores on v4, v5p and v7x, where ``v4-8`` is 4 chips; it stands for the
     most cubic standard shape of that size, which is the one behind the name in Google Cloud's and MaxText's tables.
+    ``cpu-8`` is eight CPU devices of JAX, for measuring without a TPU.
     ``v5p-4x4x8_twisted`` is the twisted torus; the plain one is ``v5p-4x4x8`` or ``v5p-4x4x8_untwisted``.
 
     Args:
@@ -35,6 +36,8 @@ def parse_slice(text: str, *, wrap: tuple[bool, ...] | None = None) -> Slice:
     """
     name = text.strip().lower()
     match = _NAME.fullmatch(name)
+    if match is not None and match["generation"] == CPU.name:
+        return _cpu_devices(text, match["size"])
     if match is None:
         raise UnknownName(
             f"{text!r} is not the name of a slice; names look like v5e-4x4, v5p-2x2x1, v5litepod-16 or v4-8",
@@ -42,8 +45,6 @@ def parse_slice(text: str, *, wrap: tuple[bool, ...] | None = None) -> Slice:
         )
     entry = _generations().get(match["generation"])
     if entry is None:
-        if match["generation"] == "cpu":
-            raise UnknownName(f"{text!r}: CPU devices are not a TPU slice, and plans for them are not supported")
         raise UnknownName(
             f"no TPU generation {match['generation']!r} in {text!r}; legal: {', '.join(GENERATIONS)}",
             nearest=_nearest(name),
@@ -61,6 +62,14 @@ def accelerator_name(slice_: Slice) -> str:
     """Returns the generation with the number that accelerator names count, for example ``v4-8`` for v4-2x2x1."""
     entry = slice_.generation
     return f"{entry.name}-{slice_.num_chips * entry.counted_per_chip}"
+
+
+def _cpu_devices(text: str, size: str) -> Slice:
+    if not size.isdigit() or not 1 <= int(size) <= CPU.pod_chips:
+        raise UnknownName(
+            f"no slice {text!r}; CPU devices are counted, cpu-1 to cpu-{CPU.pod_chips}", nearest=("cpu-8",)
+        )
+    return Slice(generation_name=CPU.name, shape=(int(size),), wrap=(False,))
 
 
 def _shape_of_count(text: str, entry: Generation, count: int) -> Shape:

@@ -100,16 +100,36 @@ class WanConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """A published model: its dimensions, revision and a line about it."""
+    """A model by name.
+
+    Attributes:
+        config: its dimensions.
+        revision: of the weights.
+        what: a line about it.
+        shape: of the video if none is asked for; empty where one must be.
+        dtype: NumPy name of the dtype of weights and activations.
+        plain: True to vary the mesh only: weights on every device, default kernel blocks and compiler flags.
+    """
 
     config: WanConfig
     revision: str
     what: str
+    shape: str = ""
+    dtype: str = "bfloat16"
+    plain: bool = False
 
 
 _T2V_14B = WanConfig(heads=40, head_dim=128, layers=40, ffn=13824)
 
 PRESETS: dict[str, Preset] = {
+    "tiny": Preset(
+        config=WanConfig(heads=4, head_dim=128, layers=2, ffn=1024, text_dim=128, text_tokens=64),
+        revision="1",
+        what="the same step, small enough to measure on CPU devices (--slice cpu-8)",
+        shape="128x128x5",
+        dtype="float32",
+        plain=True,
+    ),
     "wan2.1-t2v-1.3b": Preset(
         config=WanConfig(heads=12, head_dim=128, layers=30, ffn=8960),
         revision="2.1",

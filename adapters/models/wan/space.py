@@ -46,8 +46,8 @@ def gathered_axes(option: str) -> tuple[str, ...] | None:
     return names if names == tuple(name for name in GATHERED_FROM if name in names) else None
 
 
-def wan_space(config: WanConfig, *, videos: int, guidance: bool) -> Space:
-    """Returns the space of one workload; it depends on nothing but the workload's identity."""
+def wan_space(config: WanConfig, *, videos: int, guidance: bool, plain: bool = False) -> Space:
+    """Returns the space of one workload; it depends on nothing but the workload's identity. `plain` as in `Preset`."""
     powers = _powers(LARGEST)
     of_heads = tuple(sorted({*powers, *_divisors(config.heads)}))
     return Space(
@@ -61,11 +61,19 @@ def wan_space(config: WanConfig, *, videos: int, guidance: bool) -> Space:
         ),
         options=(
             Choice(
-                name="weights", values=_weights(videos, guidance), what="mesh axes that weights are kept split over"
+                name="weights",
+                values=("replicated",) if plain else _weights(videos, guidance),
+                what="mesh axes that weights are kept split over",
             ),
         ),
-        tuned=(Choice(name="blocks", values=BLOCKS, what="attention blocks: queries, keys, keys computed at once"),),
-        compiler=COMPILER,
+        tuned=(
+            Choice(
+                name="blocks",
+                values=BLOCKS[:1] if plain else BLOCKS,
+                what="attention blocks: queries, keys, keys computed at once",
+            ),
+        ),
+        compiler=() if plain else COMPILER,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jax
@@ -24,7 +24,9 @@ from tuner.rejections import Rejection, RejectReason, Stage
 from tuner.slices.slice import Slice
 
 _DTYPES = ("bfloat16", "float32")
-"""Of weights and activations; the first is what is published and the default."""
+"""Of weights and activations."""
+
+_REDUCED_LAYERS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +57,10 @@ class WanWorkload:
 
     @property
     def name(self) -> str:
-        """``model@shape``, with what differs from one video under guidance in bfloat16 after a ``+``."""
+        """``model@shape``, with what differs from one video under guidance in the preset's dtype after a ``+``."""
         parts = [f"videos={self.videos}"] if self.videos != 1 else []
         parts += [] if self.guidance else ["no-guidance"]
-        parts += [] if self.dtype == _DTYPES[0] else [self.dtype]
+        parts += [] if self.dtype == self.preset.dtype else [self.dtype]
         return f"{self.model}@{self.shape}" + (f"+{','.join(parts)}" if parts else "")
 
     @property
@@ -83,7 +85,7 @@ class WanWorkload:
     @property
     def space(self) -> Space:
         """Mesh axes, options and what is tuned on the best layouts."""
-        return wan_space(self.preset.config, videos=self.videos, guidance=self.guidance)
+        return wan_space(self.preset.config, videos=self.videos, guidance=self.guidance, plain=self.preset.plain)
 
     @property
     def request(self) -> Request:
@@ -156,18 +158,31 @@ class WanWorkload:
         blocks = Blocks.parse(str(layout.option("blocks", defaults["blocks"])))
         return sharded(self.request, mesh, blocks, gathered, kernels=kernels)
 
+    def reduced(self) -> WanWorkload:
+        """Returns the same step with two layers on a small video, with the same dimensions to shard: what the answer is
+        checked on before anything is timed."""
+        layers = min(_REDUCED_LAYERS, self.preset.config.layers)
+        shape = min((self.shape, VideoShape(width=128, height=128, frames=5)), key=lambda shape: shape.tokens)
+        return replace(
+            self, preset=replace(self.preset, config=replace(self.preset.config, layers=layers)), shape=shape
+        )
+
     def baselines(self, slice_: Slice) -> Mapping[str, Layout]:
         """Returns ``A``, today's deployment: guidance over 2, context parallelism over the rest with gathered keys and
         values, weights sharded over the context axis (MaxDiffusion's default rules with its recommended mesh)."""
         cfg = 2 if self.guidance and slice_.num_devices % 2 == 0 else 1
         context = slice_.num_devices // cfg
         axes = dict.fromkeys((dimension.name for dimension in self.space.dimensions), 1) | {CFG: cfg, CONTEXT: context}
-        weights = CONTEXT if context > 1 else "replicated"
-        return {"A": Layout.of(axes, self.space.defaults() | {"weights": weights, "blocks": "512,512,512"})}
+        choices = self.space.defaults()
+        if not self.preset.plain:
+            choices |= {"weights": CONTEXT if context > 1 else "replicated", "blocks": "512,512,512"}
+        return {"A": Layout.of(axes, choices)}
 
     def tuned(self, layout: Layout, slice_: Slice) -> Sequence[Layout]:
         """Returns the layout with every choice of kernel blocks that fits the generation, the fastest by table
-        first."""
+        first; on a CPU, where no kernel runs, nothing is tuned."""
+        if self.preset.plain or not slice_.generation.has_links:
+            return ()
         blocks = ranked_blocks(
             self.preset.config,
             self.shape.tokens,
@@ -188,7 +203,9 @@ def build(model: str, parameters: Mapping[str, object]) -> WanWorkload:
     unknown = sorted(set(parameters) - set(legal))
     if unknown:
         raise InvalidValue(f"{model} has no parameter {', '.join(unknown)}; it takes {', '.join(legal)}")
-    if "shape" not in parameters:
+    preset = PRESETS[model]
+    shape = str(parameters.get("shape", preset.shape))
+    if not shape:
         raise InvalidValue(f"{model} needs a shape, for example 832x480x81")
     videos, guidance = parameters.get("videos", 1), parameters.get("guidance", True)
     if not isinstance(videos, int) or isinstance(videos, bool):
@@ -197,11 +214,11 @@ def build(model: str, parameters: Mapping[str, object]) -> WanWorkload:
         raise InvalidValue(f"guidance is {guidance!r}; legal: true, false")
     return WanWorkload(
         model=model,
-        preset=PRESETS[model],
-        shape=parse_shape(str(parameters["shape"])),
+        preset=preset,
+        shape=parse_shape(shape),
         videos=videos,
         guidance=guidance,
-        dtype=str(parameters.get("dtype", _DTYPES[0])),
+        dtype=str(parameters.get("dtype", preset.dtype)),
     )
 
 

@@ -108,9 +108,13 @@ def test_unknown_names_say_what_is_near(text: str, says: str, nearest: str) -> N
     assert nearest in caught.value.nearest
 
 
-def test_cpu_devices_are_refused_by_name() -> None:
-    with pytest.raises(UnknownName, match="CPU devices are not a TPU slice"):
-        parse_slice("cpu-8")
+def test_cpu_devices_are_counted() -> None:
+    slice_ = parse_slice("CPU-8")
+    assert (slice_.name, slice_.num_devices, slice_.generation.has_links) == ("cpu-8", 8, False)
+    assert slice_.generation_name not in GENERATIONS
+    for wrong in ("cpu-0", "cpu-2x4", "cpu-65"):
+        with pytest.raises(UnknownName, match="CPU devices are counted, cpu-1 to cpu-64"):
+            parse_slice(wrong)
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
