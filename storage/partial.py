@@ -1,7 +1,7 @@
-"""The index that is the database's own guarantee of exactly one active plan for a key.
+"""Indexes over active plans: the database's own guarantee of exactly one for a key, and what lookups read.
 
-It is apart from its table because naming the options of a dialect loads that dialect, and those of PostgreSQL are a
-third of what a lookup in an SQLite file would spend on imports. Stores do not need the object; migrations do.
+They are apart from their table because naming the options of a dialect loads that dialect, and those of PostgreSQL are
+a third of what a lookup in an SQLite file would spend on imports. Stores do not need the objects; migrations do.
 """
 
 from __future__ import annotations
@@ -25,5 +25,26 @@ Index(
     postgresql_where=_ACTIVE,
 )
 
+# Holds every column that the lookup ladder looks at, so that it touches no row.
+Index(
+    "ix_mw_plans_ladder",
+    *(
+        _PLANS.c[name]
+        for name in (
+            "model",
+            "slice_name",
+            "variant",
+            "shape",
+            "revision",
+            "objective",
+            "reserve_hbm_bytes",
+            "toolchain_digest",
+            "id",
+        )
+    ),
+    sqlite_where=_ACTIVE,
+    postgresql_where=_ACTIVE,
+)
+
 METADATA = Base.metadata
-"""All of our schema, this index included."""
+"""All of our schema, these indexes included."""

@@ -25,7 +25,7 @@ from tests.storage.samples import (
     trial,
     workload,
 )
-from tuner.errors import InvalidValue, PlanNotFound
+from tuner.errors import InvalidValue, PlanNotFound, UnknownName
 from tuner.plans.lookup import Query, Rung
 from tuner.plans.plan import Constraints, Evidence, PlanState
 from tuner.rejections import Rejection, RejectReason, Stage
@@ -382,6 +382,28 @@ class LookupContract:
         store.promote(plan(workload=workload(shape="1280x720x161")))
         answer = store.lookup(query())
         assert (answer.rung, answer.plan) == (Rung.NEAR_SHAPE, near)
+
+    def test_of_near_plans_the_one_of_this_toolchain_comes_first(self, store: Store) -> None:
+        near = store.promote(plan(workload=workload(shape="832x480x49")))
+        store.promote(plan(workload=workload(shape="832x480x49"), toolchain=OLD))
+        assert store.lookup(query()).plan == near
+
+    def test_a_plan_is_located_before_it_is_read(self, store: Store) -> None:
+        stored = store.promote(plan())
+        located = store.locate(query())
+        assert (located.rung, located.plan_id) == (Rung.EXACT, stored.id)
+        assert located.answer(store.plan(stored.id)) == store.lookup(query())
+        assert store.locate(query(slice_name="v5e-4x4")).plan_id is None
+
+    def test_names_as_people_type_them(self, store: Store) -> None:
+        stored = store.promote(plan())
+        answer = store.lookup(MODEL, SHAPE, "v5litepod-8")
+        assert (answer.rung, answer.plan) == (Rung.UNCHECKED, stored)
+        assert "was not checked" in answer.reasons[0]
+        assert store.lookup(MODEL, SHAPE, "v5e-2x4", NEW).rung is Rung.EXACT
+        assert store.lookup(MODEL, SHAPE, "v5e-2x4", NEW, "r9").rung is Rung.NONE
+        with pytest.raises(UnknownName, match="v5e-3x3"):
+            store.lookup(MODEL, SHAPE, "v5e-3x3")
 
     def test_a_slice_of_as_many_chips_is_another_slice(self, store: Store) -> None:
         store.promote(plan(slice=grid(4, 4)))

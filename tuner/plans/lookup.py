@@ -1,15 +1,17 @@
 """The lookup ladder: from the plan that fits exactly down to none, always with the rung and the reasons.
 
-`find` works on any source of active plans, so that a database, a service's client and an exported file answer alike.
+The ladder itself looks at headers only, so that a store can go down it without reading a document, and a database, a
+service's client and an exported file answer alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tuner.plans.plan import Constraints, StoredPlan
+from tuner.plans.near import NOT_CHECKED, memory_sentence, sizes
+from tuner.plans.plan import Constraints, Plan, StoredPlan
 from tuner.plans.toolchain import Toolchain
 
 
@@ -37,6 +39,36 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What the ladder looks at of an active plan of the asked model, slice and variant.
+
+    Attributes:
+        id: of the stored version; a higher one is newer.
+        purpose: objective and links, as `Constraints.purpose` shortens them.
+    """
+
+    id: int
+    shape: str
+    revision: str
+    purpose: str
+    reserve_hbm_bytes: int
+    toolchain_digest: str
+
+    @classmethod
+    def of(cls, stored: StoredPlan) -> Header:
+        """Returns the header of a stored plan."""
+        plan = stored.plan
+        return cls(
+            id=stored.id,
+            shape=plan.workload.shape,
+            revision=plan.workload.revision,
+            purpose=plan.constraints.purpose,
+            reserve_hbm_bytes=plan.constraints.reserve_hbm_bytes,
+            toolchain_digest=plan.toolchain.digest,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """A plan (or None), the rung it stands on, and one sentence for each thing that the caller should know."""
 
@@ -50,82 +82,107 @@ class Answer:
         return self.rung in (Rung.STALE_TOOLCHAIN, Rung.NEAR_SHAPE)
 
 
-def find(query: Query, active: Callable[[str, str], Sequence[StoredPlan]]) -> Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Located:
+    """Which plan answers a query (None on the last rung), before the plan itself is read."""
+
+    query: Query
+    rung: Rung
+    plan_id: int | None
+    reasons: tuple[str, ...] = ()
+
+    def sentences(self, plan: Plan | None) -> tuple[str, ...]:
+        """Returns what the caller should know, given the plan that was located."""
+        if plan is None:
+            return self.reasons
+        said, toolchain = list(self.reasons), self.query.toolchain
+        if self.rung is Rung.NEAR_SHAPE:
+            reserve_bytes = self.query.constraints.reserve_hbm_bytes
+            said += [memory_sentence(plan, self.query.shape, reserve_bytes=reserve_bytes), NOT_CHECKED]
+        if toolchain is None:
+            said.append(f"the toolchain was not checked; the plan was made with {plan.toolchain}")
+        elif self.rung is not Rung.EXACT:
+            said += plan.toolchain.fingerprint.differences(toolchain.fingerprint)
+        return tuple(said)
+
+    def answer(self, stored: StoredPlan | None) -> Answer:
+        """Returns the answer, given the plan that was located."""
+        return Answer(rung=self.rung, plan=stored, reasons=self.sentences(stored.plan if stored else None))
+
+
+def locate(query: Query, headers: Iterable[Header]) -> Located:
     """Goes down the ladder.
 
     Args:
         query: what is asked for.
-        active: given a model and a slice name, returns the active plans of every shape, newest first.
+        headers: of the active plans of that model, slice and variant, in any order. Those of other shapes are looked
+            at only if none is of the asked one and fits.
     """
-    plans = [
-        stored for stored in active(query.model, query.slice_name) if stored.plan.workload.variant == query.variant
-    ]
+    everything = sorted(headers, key=lambda header: -header.id)
+    known = [header for header in everything if query.revision in (None, header.revision)]
     reasons: list[str] = []
-    if query.revision is not None:
-        kept = [stored for stored in plans if stored.plan.workload.revision == query.revision]
-        if plans and not kept:
-            known = sorted({stored.plan.workload.revision for stored in plans})
-            reasons.append(
-                f"no plan for revision {query.revision!r}; there are plans for {', '.join(map(repr, known))}"
-            )
-        plans = kept
-    fitting = [stored for stored in plans if _respects(stored, query.constraints)]
-    if plans and not fitting:
+    if everything and not known:
+        there = sorted({header.revision for header in everything})
+        reasons.append(f"no plan for revision {query.revision!r}; there are plans for {', '.join(map(repr, there))}")
+    fitting = [header for header in known if _respects(header, query.constraints)]
+    if known and not fitting:
         reasons.append(
             f"no plan keeps {query.constraints.reserve_hbm_bytes} bytes of HBM free under objective "
             f"{query.constraints.objective!r} with {_links(query.constraints)}"
         )
-    same = [stored for stored in fitting if stored.plan.workload.shape == query.shape]
+    same = [header for header in fitting if header.shape == query.shape]
     if same:
-        return _same_shape(query, same, reasons)
+        return _same_shape(query, same)
     if fitting:
-        nearest = min(fitting, key=lambda stored: _distance(query.shape, stored.plan.workload.shape))
-        reasons.append(
-            f"no plan for shape {query.shape}; this one was made for {nearest.plan.workload.shape}: check that it is "
-            "legal and fits before use"
+        nearest = min(
+            fitting, key=lambda header: (_distance(query.shape, header.shape), not _of_toolchain(header, query))
         )
-        reasons += _changes(nearest, query.toolchain)
-        return Answer(rung=Rung.NEAR_SHAPE, plan=nearest, reasons=tuple(reasons))
-    if not reasons:
+        reasons.append(f"no plan for shape {query.shape}; this one was made for {nearest.shape}")
+        return Located(query=query, rung=Rung.NEAR_SHAPE, plan_id=nearest.id, reasons=tuple(reasons))
+    if not everything:
         variant = f" ({query.variant})" if query.variant else ""
         reasons.append(f"no plan of {query.model}{variant} for {query.slice_name} at any shape")
-    return Answer(rung=Rung.NONE, plan=None, reasons=tuple(reasons))
+    return Located(query=query, rung=Rung.NONE, plan_id=None, reasons=tuple(reasons))
 
 
-def _same_shape(query: Query, same: Sequence[StoredPlan], reasons: list[str]) -> Answer:
+def find(query: Query, active: Callable[[str, str], Sequence[StoredPlan]]) -> Answer:
+    """Goes down the ladder over plans that are at hand.
+
+    Args:
+        query: what is asked for.
+        active: given a model and a slice name, returns the active plans of every shape and variant.
+    """
+    plans = [s for s in active(query.model, query.slice_name) if s.plan.workload.variant == query.variant]
+    located = locate(query, map(Header.of, plans))
+    return located.answer(next((stored for stored in plans if stored.id == located.plan_id), None))
+
+
+def _same_shape(query: Query, same: Sequence[Header]) -> Located:
     if query.toolchain is None:
-        reasons.append(f"the toolchain was not checked; the plan was made with {same[0].plan.toolchain}")
-        return Answer(rung=Rung.UNCHECKED, plan=same[0], reasons=tuple(reasons))
-    for stored in same:
-        if stored.plan.toolchain.digest == query.toolchain.digest:
-            return Answer(rung=Rung.EXACT, plan=stored, reasons=tuple(reasons))
-    reasons += _changes(same[0], query.toolchain)
-    return Answer(rung=Rung.STALE_TOOLCHAIN, plan=same[0], reasons=tuple(reasons))
+        return Located(query=query, rung=Rung.UNCHECKED, plan_id=same[0].id)
+    for header in same:
+        if _of_toolchain(header, query):
+            return Located(query=query, rung=Rung.EXACT, plan_id=header.id)
+    return Located(query=query, rung=Rung.STALE_TOOLCHAIN, plan_id=same[0].id)
 
 
-def _respects(stored: StoredPlan, wanted: Constraints) -> bool:
-    made = stored.plan.constraints
+def _of_toolchain(header: Header, query: Query) -> bool:
+    return query.toolchain is not None and header.toolchain_digest == query.toolchain.digest
+
+
+def _respects(header: Header, wanted: Constraints) -> bool:
     # A plan that keeps more memory free than asked for also keeps what was asked for.
-    return made.purpose == wanted.purpose and made.reserve_hbm_bytes >= wanted.reserve_hbm_bytes
+    return header.purpose == wanted.purpose and header.reserve_hbm_bytes >= wanted.reserve_hbm_bytes
 
 
 def _links(constraints: Constraints) -> str:
     return f"links {', '.join(constraints.links)}" if constraints.links else "all links at their full rate"
 
 
-def _changes(stored: StoredPlan, toolchain: Toolchain | None) -> tuple[str, ...]:
-    if toolchain is None:
-        return ()
-    return stored.plan.toolchain.fingerprint.differences(toolchain.fingerprint)
-
-
 def _distance(wanted: str, made: str) -> tuple[float, str]:
     """Orders shapes by how far their token counts are apart; shapes of other ranks come last."""
-    try:
-        a, b = (tuple(map(int, shape.split("x"))) for shape in (wanted, made))
-    except ValueError:
-        return (float("inf"), made)
-    if len(a) != len(b) or min(*a, *b) <= 0:
+    a, b = sizes(wanted), sizes(made)
+    if a is None or b is None or len(a) != len(b):
         return (float("inf"), made)
     ratio = 1.0
     for p, q in zip(a, b, strict=True):
