@@ -17,16 +17,18 @@ from tuner.errors import InvalidValue, PlanNotFound, TunerError, UnknownName
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_NO_PLAN = 3
+EXIT_LOOK = 4
 
 # What an import that fails asks for, by the module that is missing.
 _EXTRAS = {"jax": "tpu", "jaxlib": "tpu", "libtpu": "tpu", "optuna": "tpu", "safetensors": "tpu", "psycopg": "postgres"}
-_EXTRAS |= dict.fromkeys(("starlette", "jinja2", "uvicorn"), "web")
+_EXTRAS |= dict.fromkeys(("starlette", "jinja2", "uvicorn"), "web") | {"prometheus_client": "tpu"}
 
 _COMMANDS = {
     "tune": ("adapters.cli.tune", "Find the fastest layout and placement of a model on a slice."),
     "lookup": ("adapters.cli.lookup", "Print the stored plan of a model, shape and slice."),
     "plans": ("adapters.cli.plans", "List, show, export, compare, promote and retire plans."),
     "trials": ("adapters.cli.trials", "List the trials of a study."),
+    "nightly": ("adapters.cli.nightly", "Tune what is missing or stale, from a file, within a budget."),
     "explain": ("adapters.cli.explain", "Say why a plan won and where its time goes."),
     "compare": ("adapters.cli.compare", "List placements of a plan's program side by side."),
     "models": ("adapters.cli.models", "List the models that can be tuned."),
@@ -89,7 +91,7 @@ def cli() -> None:
     """Find, store and serve the fastest way to lay a JAX program out on a TPU slice.
 
     Settings are taken from the option, else the environment (MESHWRIGHT_...), else the settings file, else the default.
-    Exit codes: 0 done, 1 failed, 2 usage, 3 no plan.
+    Exit codes: 0 done, 1 failed, 2 usage, 3 no plan, 4 someone must look (nightly).
     """
 
 

@@ -31,12 +31,8 @@ class Book:
         self._id: int | None = None
         self.entries: dict[str, EntryReport] = {}
 
-    def open(self) -> Mapping[str, Attempt]:
-        """Begins the night; returns the last attempt at each study, by its key's digest.
-
-        Nights that say they are running are dead, because this one holds the lock.
-        """
-        attempts: dict[str, Attempt] = {}
+    def open(self) -> None:
+        """Begins the night. Others that say they are running are dead, because this one holds the lock."""
         for night in self._store.nights():
             if night.state is NightState.RUNNING:
                 self._store.save_night(
@@ -47,6 +43,12 @@ class Book:
                     finished_at=None,
                     document={**night.document, "state": NightState.DIED.value},
                 )
+        self._save()
+
+    def attempts(self) -> Mapping[str, Attempt]:
+        """Returns the last attempt of earlier nights at each study, by its key's digest."""
+        attempts: dict[str, Attempt] = {}
+        for night in self._store.nights():
             try:
                 report = NightReport.from_json(night.document)
             except InvalidValue:  # of a newer version; it tells us nothing
@@ -54,7 +56,6 @@ class Book:
             for entry in report.entries:
                 if entry.study and entry.ended_at is not None and entry.ending in _TRIED:
                     attempts.setdefault(entry.study, Attempt(finished=entry.finished, at=entry.ended_at))
-        self._save()
         return attempts
 
     def write(self, entry: EntryReport) -> EntryReport:

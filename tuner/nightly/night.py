@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -22,7 +22,7 @@ from tuner.nightly.nights import NightState
 from tuner.nightly.order import Task, rechecks, searches
 from tuner.nightly.recheck import compare, refused
 from tuner.nightly.report import Ending, EntryReport, NightReport, Recheck
-from tuner.nightly.staleness import Attempt, Due, standing
+from tuner.nightly.staleness import Due, standing
 from tuner.plans.plan import StoredPlan
 from tuner.plans.toolchain import Toolchain
 from tuner.search.events import TrialEnded
@@ -85,15 +85,22 @@ class Night:
         """Runs the night. On KeyboardInterrupt what was found is stored, and the report returns."""
         state = NightState.DIED  # by an error that is a bug
         try:
-            state = self._go_through(self._survey(self._book.open()))
+            self._book.open()
+            state = self._go_through(self._survey())
         except KeyboardInterrupt:
             state = NightState.DISPLACED if self._displaced() else NightState.INTERRUPTED
         finally:
             report = self._book.close(state)
         return report
 
-    def _survey(self, attempts: Mapping[str, Attempt]) -> Sequence[Task]:
+    def preview(self) -> Sequence[EntryReport]:
+        """Returns where every entry stands, in the order in which `run` would search them, and changes nothing."""
+        due = [self._book.entries[task.entry.name] for task in searches(self._survey())]
+        return [*due, *(report for report in self._book.entries.values() if report not in due)]
+
+    def _survey(self) -> Sequence[Task]:
         """Finds out where every entry stands; one that cannot even be named has failed."""
+        attempts = self._book.attempts()
         studies = {study.key.digest: study for study in self._store.studies()}
         plans: dict[str, Sequence[StoredPlan]] = {}
         tasks = []
@@ -101,8 +108,9 @@ class Night:
             try:
                 key = self._desk.key(entry)
             except Exception as error:
-                report = EntryReport(name=entry.name, due=Due.MISSING, why="", ending=Ending.FAILED)
-                self._failed(report, error)
+                report = _failed(EntryReport(name=entry.name, due=Due.MISSING, why="", ending=Ending.FAILED), error)
+                self._book.entries[entry.name] = replace(report, ended_at=self._now())
+                self._tell(Ended(report=report, recheck=False, error=error))
                 continue
             model = key.workload.model
             if model not in plans:
@@ -179,7 +187,8 @@ class Night:
             self._interrupted(report, started)
             raise
         except Exception as error:
-            self._failed(replace(report, wall_s=report.wall_s + self._clock() - started), error)
+            failed = replace(report, wall_s=report.wall_s + self._clock() - started, ended_at=self._now())
+            self._tell(Ended(report=self._book.write(_failed(failed, error)), recheck=False, error=error))
             return
         outcome = searched.outcome
         self._budgets.device_spent_s += searched.device_s
@@ -221,10 +230,6 @@ class Night:
                 report, ending=Ending.INTERRUPTED, detail="it was told to stop", wall_s=spent_s, ended_at=self._now()
             )
         )
-
-    def _failed(self, report: EntryReport, error: Exception) -> None:
-        failed = replace(report, ending=Ending.FAILED, detail=_text(error), finished=False, ended_at=self._now())
-        self._tell(Ended(report=self._book.write(failed), recheck=False, error=error))
 
 
 def _at_first(task: Task) -> EntryReport:
@@ -273,6 +278,10 @@ def _detail(outcome: Outcome) -> str:
     if outcome.plan is None and nearest is not None and nearest.rejection is not None:
         return f"the nearest is {nearest.candidate.layout}: {nearest.rejection.detail}"
     return outcome.stopped
+
+
+def _failed(report: EntryReport, error: Exception) -> EntryReport:
+    return replace(report, ending=Ending.FAILED, detail=_text(error), finished=False)
 
 
 def _is_slower(check: Recheck | None) -> bool:

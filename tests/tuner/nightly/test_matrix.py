@@ -3,7 +3,7 @@ import tomllib
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tuner.errors import InvalidValue
@@ -117,6 +117,7 @@ _VALUES = st.recursive(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(_KEYS, _VALUES, max_size=5))
 def test_no_document_ends_in_anything_but_a_matrix_or_an_explanation(document: dict[str, Any]) -> None:
     with contextlib.suppress(InvalidValue):
