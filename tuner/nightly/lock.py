@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
-import time
-from collections.abc import Callable
 from types import TracebackType
 
-from tuner.errors import StoreError, TunerError
-from tuner.leases import Lease, LeaseStore, new_owner
+from tuner.errors import TunerError
+from tuner.heartbeat import Heartbeat
+from tuner.leases import LeaseStore
 
 RESOURCE = "nightly"
 
@@ -19,60 +16,36 @@ class NightRuns(TunerError):
 
 
 class NightLock:
-    """Holds the lease of the night and renews it in a thread of its own, so that no long compile lets it run out.
+    """Holds the lease of the night, and renews it so that no long compile lets it run out.
 
     Args:
         store: with the lease.
         ttl_s: how long the lease outlives this process.
-        clock: monotonic, in seconds.
+        owner: who holds it; None for a new name.
     """
 
-    def __init__(
-        self, store: LeaseStore, *, ttl_s: float, owner: str = "", clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, store: LeaseStore, *, ttl_s: float, owner: str | None = None) -> None:
         self._store = store
-        self._ttl_s = ttl_s
-        self._owner = owner or new_owner()
-        self._clock = clock
-        self._ended = threading.Event()
-        self._lease: Lease | None = None
-        self._thread = threading.Thread(target=self._keep, name="night-lock", daemon=True)
-        self.lost = False
+        self._heartbeat = Heartbeat(store, ttl_s=ttl_s, owner=owner)
+
+    @property
+    def lost(self) -> bool:
+        """True if another night may have begun."""
+        return not self._heartbeat.holds(RESOURCE)
 
     def __enter__(self) -> NightLock:
         """Takes the lock. Raises NightRuns if another night holds it."""
-        self._lease = self._store.claim(RESOURCE, owner=self._owner, ttl_s=self._ttl_s)
-        if self._lease is None:
+        if self._heartbeat.claim(RESOURCE) is None:
             held = next((lease for lease in self._store.leases(RESOURCE) if lease.resource == RESOURCE), None)
-            who = "another night" if held is None else f"a night on {held.host or held.owner}"
-            until = "" if held is None else f"; its lock runs out at {held.expires_at:%H:%M:%S} UTC unless renewed"
-            raise NightRuns(f"{who} is running{until}")
-        self._thread.start()
+            if held is None:
+                raise NightRuns("another night was running until a moment ago; try again")
+            raise NightRuns(
+                f"a night on {held.host or held.owner} is running; its lock runs out at {held.expires_at:%H:%M:%S} UTC "
+                "unless renewed"
+            )
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended.set()
-        self._thread.join()
-        if self._lease is not None and not self.lost:
-            with contextlib.suppress(StoreError):  # it runs out by itself
-                self._store.release(self._lease)
-
-    def _keep(self) -> None:
-        """Renews the lease until the end. A database that is away is asked again while the lease may still hold."""
-        assert self._lease is not None
-        good_until = self._clock() + self._ttl_s
-        while not self._ended.wait(self._ttl_s / 4):
-            asked = self._clock()
-            try:
-                renewed = self._store.renew(self._lease, ttl_s=self._ttl_s)
-            except StoreError:
-                if self._clock() > good_until:
-                    self.lost = True
-                    return
-                continue
-            if renewed is None:
-                self.lost = True
-                return
-            self._lease, good_until = renewed, asked + self._ttl_s
+        self._heartbeat.close()

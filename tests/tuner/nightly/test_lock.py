@@ -55,6 +55,7 @@ def test_a_lock_that_another_took_is_lost_and_is_not_released() -> None:
         store.release(mine)
         assert store.claim(RESOURCE, owner="other/2/b", ttl_s=60)
         assert wait_until(lambda: lock.lost)
+    assert lock.lost
     assert [lease.owner for lease in store.leases()] == ["other/2/b"]
 
 
