@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
+from tuner.layouts.layout import Layout
+from tuner.placements.placement import Placement
 from tuner.plans.near import NOT_CHECKED, memory_sentence, sizes
 from tuner.plans.plan import Constraints, Plan, StoredPlan
 from tuner.plans.toolchain import Toolchain
+from tuner.slices.slice import Slice
 
 
 class Rung(StrEnum):
@@ -22,7 +26,13 @@ class Rung(StrEnum):
     UNCHECKED = "unchecked"  # as exact, but the caller named no toolchain
     STALE_TOOLCHAIN = "stale-toolchain"
     NEAR_SHAPE = "near-shape"
+    BASELINE = "baseline"  # no plan: what people deploy today
     NONE = "none"
+
+    @property
+    def stale(self) -> bool:
+        """True if the plan was made for something else than what was asked."""
+        return self in (Rung.STALE_TOOLCHAIN, Rung.NEAR_SHAPE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,17 +79,38 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Deployed:
+    """What people deploy where there is no plan: a layout in JAX's default device order, without evidence."""
+
+    layout: Layout
+    slice: Slice
+    placement: Placement
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns a JSON document."""
+        return {
+            "layout": self.layout.to_json(),
+            "slice": self.slice.name,
+            "placement": self.placement.to_json(self.slice),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A plan (or None), the rung it stands on, and one sentence for each thing that the caller should know."""
+    """A plan (or None), the rung it stands on, and one sentence for each thing that the caller should know.
+
+    On the rung `Rung.BASELINE`, which takes somebody who knows the model, there is `deployed` instead of a plan.
+    """
 
     rung: Rung
     plan: StoredPlan | None
     reasons: tuple[str, ...] = ()
+    deployed: Deployed | None = None
 
     @property
     def stale(self) -> bool:
         """True if the plan was made for something else than what was asked."""
-        return self.rung in (Rung.STALE_TOOLCHAIN, Rung.NEAR_SHAPE)
+        return self.rung.stale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -195,7 +195,9 @@ class Plan:
             raise InvalidValue(f"plan document has schema_version {version!r}; this version reads {SCHEMA_VERSION}")
         try:
             return _read(document)
-        except (KeyError, TypeError, AttributeError) as error:
+        except InvalidValue:
+            raise
+        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
             raise InvalidValue(f"plan document is incomplete or malformed: {error!r}") from error
 
 

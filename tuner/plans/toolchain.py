@@ -12,8 +12,10 @@ from importlib import metadata
 from typing import Any
 
 from tuner.canonical import Fingerprint
+from tuner.errors import InvalidValue
 
-_FLAG_VARIABLES = ("LIBTPU_INIT_ARGS", "XLA_FLAGS")
+FLAG_VARIABLES = ("LIBTPU_INIT_ARGS", "XLA_FLAGS")
+"""Environment variables whose flags are part of a toolchain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,19 @@ class Toolchain:
             flags=tuple(sorted((str(k), str(v)) for k, v in document.get("flags", {}).items())),
         )
 
+    @property
+    def versions(self) -> str:
+        """The versions in one word, ``jax=0.12.0.1,jaxlib=0.12.0.1,libtpu=0.0.50.1``, as `parse` reads them."""
+        return f"jax={self.jax},jaxlib={self.jaxlib},libtpu={self.libtpu}"
+
+    @classmethod
+    def parse(cls, versions: str, flags: Mapping[str, str] | None = None) -> Toolchain:
+        """Reads `versions`, and the ambient flags by variable. Raises InvalidValue, with an example, for other text."""
+        parts = dict(part.partition("=")[::2] for part in versions.split(","))
+        if set(parts) != {"jax", "jaxlib", "libtpu"} or not all(parts.values()):
+            raise InvalidValue(f"toolchain {versions!r} is not like jax=0.12.0.1,jaxlib=0.12.0.1,libtpu=0.0.50.1")
+        return cls(**parts, flags=_flags(flags or {}))
+
     def __str__(self) -> str:
         flags = "".join(f", {name}={value}" for name, value in self.flags)
         return f"jax {self.jax or 'none'}, libtpu {self.libtpu or 'none'}{flags}"
@@ -68,13 +83,12 @@ class Toolchain:
 def installed_toolchain(environ: Mapping[str, str] | None = None) -> Toolchain:
     """Returns the toolchain of this environment, without importing any of it."""
     environ = os.environ if environ is None else environ
-    flags = {name: " ".join(sorted(environ.get(name, "").split())) for name in _FLAG_VARIABLES}
-    return Toolchain(
-        jax=_version("jax"),
-        jaxlib=_version("jaxlib"),
-        libtpu=_version("libtpu"),
-        flags=tuple((name, value) for name, value in flags.items() if value),
-    )
+    return Toolchain(jax=_version("jax"), jaxlib=_version("jaxlib"), libtpu=_version("libtpu"), flags=_flags(environ))
+
+
+def _flags(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    flags = {name: " ".join(sorted(environ.get(name, "").split())) for name in FLAG_VARIABLES}
+    return tuple((name, value) for name, value in flags.items() if value)
 
 
 def _version(package: str) -> str:
