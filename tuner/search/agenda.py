@@ -97,7 +97,8 @@ class Agenda:
         best = self._ledger.best
         if best is not None and best.predicted_s is not None:
             best_s = best.predicted_s
-            self._ledger.refuse([bounded(prospect, best_s) for prospect in self._queue.hopeless(best_s)])
+            cut_s = self._ledger.cut_s  # the pruner's word
+            self._ledger.refuse([bounded(prospect, best_s) for prospect in self._queue.hopeless(cut_s)])
         spent = self._budget.exhausted(self._ledger.compiled + compiling)
         if spent and any(not trial.baseline for trial in self._ledger.completed):
             self.stopped, self.exhausted = spent, True
@@ -138,7 +139,12 @@ class Agenda:
         Only then does a search prove anything.
         """
         violated = any("bound_violation_s" in trial.numbers for trial in self._ledger.completed)
-        return bool(self._ledger.completed) and not violated and not self._screen.routes.left_out
+        return (
+            bool(self._ledger.completed)
+            and not violated
+            and not self._screen.routes.left_out
+            and self._ledger.exhaustive
+        )
 
     def _line_up_variants(self, best: Trial) -> None:
         """Lines up other kernel blocks and compiler flags for the best layout, each one step away from the best.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -14,32 +13,30 @@ import optuna
 from tuner.calibration.calibration import calibration
 from tuner.layouts.layout import Candidate
 from tuner.network.cost import Degraded
-from tuner.placements.ranking import rank_with
+from tuner.placements.placement import Placement
 from tuner.plans.toolchain import Toolchain
 from tuner.ports import Compiled, Compiler, Screener, Workload, WorkloadSpec
-from tuner.rejections import Rejection
+from tuner.rejections import Rejection, RejectReason, Stage
 from tuner.search.agenda import Agenda
 from tuner.search.cache import CachedCompiler, CachedScreener, Subject
 from tuner.search.events import Listener, Stopped, TrialEnded, TrialStarted, silent
 from tuner.search.ledger import Ledger
 from tuner.search.outcome import Outcome
-from tuner.search.parameters import Parameters, Params
+from tuner.search.parameters import Parameters
+from tuner.search.placing import PlaceStage
 from tuner.search.promote import promote_best
+from tuner.search.proposals import MOST_DRAWS, Proposal, Proposals
 from tuner.search.prospects import Prospect
 from tuner.search.pruner import BoundPruner
 from tuner.search.revision import study_key
-from tuner.search.routes import Routes, missing_link
-from tuner.search.sampler import make_sampler
+from tuner.search.routes import Routes
+from tuner.search.sampler import DecidedSampler, make_adviser
 from tuner.search.screen import ScreenStage
-from tuner.search.settings import SamplerName, Settings
+from tuner.search.settings import Settings
 from tuner.search.stopping import Budget
-from tuner.search.trials import bounded, crowded_out, placed, running, uncompiled
+from tuner.search.trials import bounded, rejected, running
 from tuner.slices.slice import Slice
 from tuner.stores import Store, Trial, TrialState
-from tuner.timeline.ranker import Ranker
-
-_MOST_REPEATS = 100
-"""A sampler that proposes so many known or illegal candidates in a row is given the head of the queue instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +61,7 @@ class Search:
         store: Store,
         optuna_storage: optuna.storages.BaseStorage,
         settings: Settings | None = None,
+        pruner: optuna.pruners.BasePruner | None = None,
         listener: Listener = silent,
         jobs: int = 1,
         clock: Callable[[], float] = time.monotonic,
@@ -99,11 +97,19 @@ class Search:
             study_name=self._key.name,
             storage=optuna_storage,
             direction="minimize",
-            sampler=make_sampler(self._settings.sampler, seed=self._settings.seed, pop=self._upcoming_params),
-            pruner=BoundPruner(),
+            sampler=DecidedSampler(),
+            pruner=BoundPruner() if pruner is None else pruner,
             load_if_exists=True,
         )
-        self._ledger = Ledger(store, self._study, self._optuna, self._parameters)
+        adviser = make_adviser(self._settings.sampler, self._parameters, seed=self._settings.seed)
+        self._ledger = Ledger(
+            store,
+            self._study,
+            self._optuna,
+            optuna_storage,
+            self._parameters,
+            learner=None if adviser is None else adviser.learn,
+        )
         self._budget = Budget(
             settings=self._settings,
             clock=clock,
@@ -120,8 +126,29 @@ class Search:
             settings=self._settings,
             budget=self._budget,
         )
-        self._upcoming: Prospect | None = None
-        self._repeats = 0
+        self._place = PlaceStage(
+            slice_,
+            self._calibration,
+            self._degraded,
+            jax=self._jax,
+            reserve_hbm_bytes=self._settings.constraints.reserve_hbm_bytes,
+        )
+        self._proposals = (
+            None
+            if adviser is None
+            else Proposals(
+                workload=workload,
+                slice_=slice_,
+                screen=self._screen,
+                ledger=self._ledger,
+                adviser=adviser,
+                calibration=self._calibration,
+                degraded=self._degraded,
+            )
+        )
+        self._proposed: dict[int, Placement] = {}
+        self._busy: set[str] = set()
+        self._stale = 0
 
     def run(self) -> Outcome:
         """Runs the funnel. On KeyboardInterrupt, everything that was found is stored before the outcome returns."""
@@ -153,7 +180,7 @@ class Search:
         return self._outcome(interrupted=False)
 
     def _retry(self, prospect: Prospect) -> None:
-        number, _ = self._ask(prospect, forced=True)
+        number = self._ledger.open(prospect.candidate)
         trial = self._ledger.start(running(number, prospect, ""))
         self._listener(TrialStarted(trial=trial))
         started = self._clock()
@@ -195,80 +222,79 @@ class Search:
     def _choose(self, compiling: int) -> Trial | None:
         """Starts and returns the next trial to compile; None if there is none, with the reason in the agenda."""
         while True:
-            chosen = self._agenda.next(compiling)
-            if chosen is None:
-                return None
-            number, prospect = self._ask(chosen.prospect, forced=chosen.forced or self._repeats >= _MOST_REPEATS)
-            self._repeats = 0 if prospect is not None else self._repeats + 1
-            if prospect is None:
-                continue
+            asked = self._ledger.enqueued()
+            if asked is not None:
+                number, candidate = asked
+                prospect = self._judge(number, candidate)
+                baseline = ""
+                if prospect is None:
+                    continue
+            else:
+                chosen = self._agenda.next(compiling)
+                if chosen is None:
+                    return None
+                proposal = None if chosen.forced else self._propose()
+                prospect, baseline = (chosen.prospect if proposal is None else proposal.prospect), chosen.baseline
+                number = self._ledger.open(prospect.candidate)
+                if proposal is not None:
+                    self._proposed[number] = proposal.placement
             best = self._ledger.best
             pruned = self._ledger.hopeless(number, prospect.bound.step_s)
-            if pruned and not chosen.baseline and best is not None and best.predicted_s is not None:
-                self._ledger.end(replace(bounded(prospect, best.predicted_s), number=number))
-                self._agenda.drop(prospect.candidate)
-                continue
             self._agenda.drop(prospect.candidate)
-            trial = self._ledger.start(running(number, prospect, chosen.baseline))
+            if pruned and not baseline and best is not None and best.predicted_s is not None:
+                self._proposed.pop(number, None)
+                self._ledger.end(replace(bounded(prospect, best.predicted_s), number=number))
+                continue
+            trial = self._ledger.start(running(number, prospect, baseline))
+            self._busy.add(trial.candidate.digest)
             self._listener(TrialStarted(trial=trial))
             return trial
 
-    def _ask(self, prospect: Prospect, *, forced: bool) -> tuple[int, Prospect | None]:
-        """Asks Optuna for a trial and returns its number and what its sampler proposed.
+    def _propose(self) -> Proposal | None:
+        """Returns what the sampler proposes; None for best-first, and where another one has nothing new to compile."""
+        if self._proposals is None or self._stale >= MOST_DRAWS:
+            self._stale = 0
+            return None
+        proposal = self._proposals.draw(self._busy)
+        known = proposal is not None and proposal.prospect.candidate.digest in self._ledger.trials
+        self._stale = self._stale + 1 if known else 0
+        return proposal
 
-        The best-first sampler proposes `prospect`; another one is made to only if it is forced. None means that the
-        proposal went no further.
-        """
-        self._upcoming = prospect
-        ours = self._settings.sampler is SamplerName.BEST_FIRST
-        if forced and not ours:
-            self._optuna.enqueue_trial(self._parameters.params(prospect.candidate))
-        number, candidate = self._ledger.ask()
-        if forced or ours:
-            return number, prospect
-        known = self._ledger.trials.get(candidate.digest)
-        if known is not None:
-            self._ledger.discard(number, value_s=known.predicted_s)
-            return number, None
-        legal = candidate.layout.devices == self._slice.num_devices and not self._workload.verdict(candidate.layout)
-        if not legal:
-            self._ledger.discard(number)
-            return number, None
-        if not self._screen.classes(candidate):
-            refusals = self._screen.look([candidate])
-            if refusals:
-                self._ledger.end(replace(refusals[0], number=number))
-                return number, None
-        classes = self._screen.classes(candidate)
-        fresh = next((prospect for prospect in classes if prospect.candidate.digest not in self._ledger.trials), None)
-        if fresh is None:  # every class of placements was tried
-            tried = [self._ledger.trials[prospect.candidate.digest].predicted_s for prospect in classes]
-            self._ledger.discard(number, value_s=min((value for value in tried if value is not None), default=None))
-        return number, fresh
+    def _judge(self, number: int, candidate: Candidate) -> Prospect | None:
+        """Returns the prospect of a trial that somebody enqueued, or ends it: illegal, known or rejected."""
+        if candidate.layout.devices != self._slice.num_devices:
+            refusal: Rejection | None = Rejection(
+                stage=Stage.ENUMERATE,
+                reason=RejectReason.INDIVISIBLE,
+                detail=f"{candidate.layout} is for {candidate.layout.devices} devices, {self._slice.name} has "
+                f"{self._slice.num_devices}",
+            )
+        else:
+            refusal = self._workload.verdict(candidate.layout)
+        if refusal is not None:
+            self._ledger.end(replace(rejected(candidate, refusal), number=number))
+            return None
+        known = candidate.digest in self._ledger.trials
+        refusals = [] if known or self._screen.classes(candidate) else self._screen.look([candidate])
+        if refusals:
+            self._ledger.end(replace(refusals[0], number=number))
+            return None
+        candidates = [prospect.candidate for prospect in self._screen.classes(candidate)] or [candidate]
+        fresh = next((each for each in candidates if each.digest not in self._ledger.trials), None)
+        if fresh is None:
+            self._ledger.repeat(number, candidates[0])
+            return None
+        return self._screen.prospects[fresh.digest]
 
     def _finish(self, trial: Trial, outcome: Compiled | Rejection, *, seconds: float, cached: bool) -> None:
-        previous, placements = self._ledger.best, 0
+        previous = self._ledger.best
         if not cached:
             self._budget.durations_s.append(seconds)
-        refusal = (
-            crowded_out(outcome, self._slice, self._settings.constraints.reserve_hbm_bytes)
-            if isinstance(outcome, Compiled)
-            else outcome
-        )
-        if refusal is None:
-            assert isinstance(outcome, Compiled)
-            ranker = Ranker(outcome.program, self._slice, trial.candidate.layout, self._calibration, self._degraded)
-            ranked = rank_with(ranker, jax=self._jax, like=trial.candidate.placement)
-            placements = ranked.scored
-            if math.isfinite(ranked.best[0].step_s):
-                prediction = ranker.predict(ranked.best[0].placement)
-                ended = self._ledger.end(placed(trial, outcome, ranked, prediction))
-            else:
-                refusal = ranker.verdict(ranked.best[0].placement) or missing_link(self._slice)
-        if refusal is not None:
-            ended = self._ledger.end(uncompiled(trial, refusal))
-            if ended.baseline:
-                self._agenda.missing[ended.baseline] = refusal.detail
+        ended, placements = self._place.end(trial, outcome, self._proposed.pop(trial.number, None))
+        ended = self._ledger.end(ended)
+        self._busy.discard(ended.candidate.digest)
+        if ended.baseline and ended.rejection is not None:
+            self._agenda.missing[ended.baseline] = ended.rejection.detail
         self._listener(
             TrialEnded(
                 trial=ended,
@@ -278,10 +304,6 @@ class Search:
                 best=self._ledger.best is not previous,
             )
         )
-
-    def _upcoming_params(self) -> Params:
-        assert self._upcoming is not None
-        return self._parameters.params(self._upcoming.candidate)
 
     def _outcome(self, *, interrupted: bool) -> Outcome:
         by_digest = self._ledger.trials

@@ -1,7 +1,8 @@
 """The books of a search: every trial in our tables and, beside them, in the Optuna study.
 
 Our tables are the truth. A trial is written there first, so that a kill between the two writes leaves an Optuna trial
-without its result, which `reconcile` repairs, and never a result that only Optuna knows.
+without its result, which `reconcile` repairs, and never a result that only Optuna knows. Batches get their numbers from
+Optuna, which counts for all workers; a kill in between leaves rejected trials there that the next run rejects again.
 """
 
 from __future__ import annotations
@@ -11,21 +12,37 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Protocol, runtime_checkable
 
 import optuna
+from optuna.distributions import CategoricalDistribution
+from optuna.trial import FrozenTrial, create_trial
 from optuna.trial import TrialState as OptunaState
-from optuna.trial import create_trial
 
 from tuner.layouts.layout import Candidate
+from tuner.placements.placement import Placement
 from tuner.rejections import Stage
-from tuner.search.parameters import Parameters
-from tuner.search.pruner import BOUND_STEP
+from tuner.search.parameters import Parameters, Params
+from tuner.search.physical import recall
+from tuner.search.pruner import BOUND_STEP, BoundPruner
+from tuner.search.sampler import DecidedSampler
+from tuner.search.trials import DUPLICATE_OF, PHYSICAL, PROPOSED, repeated
 from tuner.stores import Study, Trial, TrialState, TrialStore
 
 _CANDIDATE = "candidate"
 _REASON = "reject_reason"
 _DESCRIPTION = "placement"
 _BASELINE = "baseline"
+
+Distributions = dict[str, CategoricalDistribution]
+
+
+@runtime_checkable
+class BatchStorage(Protocol):
+    """An Optuna storage that writes many trials at once."""
+
+    def create_new_trials(self, study_id: int, templates: Sequence[FrozenTrial]) -> list[int]:
+        """Creates finished trials and returns their numbers."""
 
 
 def utc_now() -> datetime:
@@ -34,56 +51,103 @@ def utc_now() -> datetime:
 
 
 class Ledger:
-    """Opens, updates and closes trials of one study in both places."""
+    """Opens, updates and closes trials of one study in both places.
+
+    Args:
+        store: our tables.
+        study: in them.
+        optuna_study: its sampler is a `DecidedSampler`.
+        optuna_storage: that the Optuna study is in.
+        parameters: of the space.
+        clock: gives the time.
+        learner: is told of every trial that ends, as Optuna knows it.
+
+    Attributes:
+        trials: by the candidate's digest; of several trials of one candidate (under proposed placements) the best.
+    """
 
     def __init__(
         self,
         store: TrialStore,
         study: Study,
         optuna_study: optuna.Study,
+        optuna_storage: optuna.storages.BaseStorage,
         parameters: Parameters,
         clock: Callable[[], datetime] = utc_now,
+        learner: Callable[[Sequence[FrozenTrial]], None] | None = None,
     ) -> None:
         self._store = store
         self._study = study
         self._optuna = optuna_study
+        self._storage = optuna_storage
         self._parameters = parameters
         self._clock = clock
+        self._learner = learner
         self._host = platform.node()
         self._open: dict[int, optuna.Trial] = {}
-        self.trials: dict[str, Trial] = {
-            trial.candidate.digest: trial
-            for trial in store.trials(study.id)
-            if trial.state not in (TrialState.RUNNING, TrialState.INTERRUPTED)
-        }
+        self._first: dict[str, Trial] = {}
+        self._programs: dict[str, Trial] = {}
+        self._placements: dict[str, list[Placement]] = {}
+        self._best: Trial | None = None
+        self.trials: dict[str, Trial] = {}
+        earlier = [
+            trial for trial in store.trials(study.id) if trial.state not in (TrialState.RUNNING, TrialState.INTERRUPTED)
+        ]
+        for trial in earlier:
+            self._enter(trial)
+        if learner is not None and earlier:
+            learner([self._frozen(trial) for trial in earlier])
 
     @property
     def completed(self) -> list[Trial]:
-        """Trials with a prediction, in order of number."""
+        """Trials with a prediction, one for each candidate, in order of number."""
         done = [trial for trial in self.trials.values() if trial.predicted_s is not None]
         return sorted(done, key=lambda trial: trial.number)
 
     @property
     def compiled(self) -> int:
-        """Trials that went to the compiler."""
+        """Candidates that went to the compiler."""
         return sum(trial.stage in (Stage.COMPILE, Stage.PLACE, Stage.MEASURE) for trial in self.trials.values())
 
     @property
     def durations_s(self) -> list[float]:
-        """Seconds that each of these took, from its start to its end."""
+        """Seconds that the first trial of each candidate with a prediction took, from its start to its end."""
         return [
             (trial.finished_at - trial.started_at).total_seconds()
-            for trial in self.completed
-            if trial.started_at is not None and trial.finished_at is not None
+            for trial in self._first.values()
+            if trial.predicted_s is not None and trial.started_at is not None and trial.finished_at is not None
         ]
 
     @property
     def best(self) -> Trial | None:
         """The trial with the best prediction; the first one among equals."""
-        return min(self.completed, key=lambda trial: (_value(trial), trial.number), default=None)
+        return self._best
 
-    def ask(self) -> tuple[int, Candidate]:
-        """Asks Optuna for the next candidate; returns the trial's number and the candidate."""
+    @property
+    def exhaustive(self) -> bool:
+        """Whether every program was ranked under all placements; proposed ones alone prove nothing."""
+        return not any(PROPOSED in trial.numbers for trial in self.trials.values())
+
+    @property
+    def cut_s(self) -> float:
+        """The least bound that the study's pruner ends, for candidates that are not trials yet; infinity without it."""
+        pruner = self._optuna.pruner
+        return pruner.cut(self._optuna) if isinstance(pruner, BoundPruner) else math.inf
+
+    def open(self, candidate: Candidate) -> int:
+        """Opens a trial of a candidate and returns its number."""
+        self._decide(self._parameters.params(candidate))
+        trial = self._optuna.ask()
+        self._parameters.suggest(trial)
+        trial.set_user_attr(_CANDIDATE, candidate.digest)
+        self._open[trial.number] = trial
+        return trial.number
+
+    def enqueued(self) -> tuple[int, Candidate] | None:
+        """Opens the next trial that somebody enqueued in the Optuna study, if there is one, and returns it."""
+        if not self._optuna.get_trials(deepcopy=False, states=(OptunaState.WAITING,)):
+            return None
+        self._decide(self._parameters.defaults)
         trial = self._optuna.ask()
         candidate = self._parameters.suggest(trial)
         trial.set_user_attr(_CANDIDATE, candidate.digest)
@@ -106,49 +170,55 @@ class Ledger:
 
     def end(self, trial: Trial) -> Trial:
         """Writes a trial's end, in our tables and then in Optuna's."""
-        ended = replace(trial, host=self._host, finished_at=self._clock())
+        ended = self._linked(replace(trial, host=self._host, finished_at=self._clock()))
         self._store.save_trials(self._study.id, [ended])
         if ended.state is not TrialState.INTERRUPTED:
-            self.trials[ended.candidate.digest] = ended
+            self._enter(ended)
         open_trial = self._open.pop(ended.number)
+        physical, distributions = self._physical(ended)
+        self._decide(physical)
+        for name, distribution in distributions.items():
+            open_trial.suggest_categorical(name, distribution.choices)
         for name, value in _attributes(ended).items():
-            open_trial.set_user_attr(name, value)
+            if name != _CANDIDATE:
+                open_trial.set_user_attr(name, value)
         if ended.state is TrialState.COMPLETE:
             self._optuna.tell(open_trial, _value(ended))
         else:
             self._optuna.tell(open_trial, state=_optuna_state(ended))
+        if self._learner is not None:
+            self._learner([self._frozen(ended)])
         return ended
+
+    def placements(self, digest: str) -> Sequence[Placement]:
+        """Returns the placements that a candidate was predicted under."""
+        return self._placements.get(digest, ())
 
     def is_open(self, number: int) -> bool:
         """Returns whether a trial of this run has not ended."""
         return number in self._open
 
-    def discard(self, number: int, *, value_s: float | None = None) -> None:
-        """Ends an Optuna trial that our tables do not keep: an illegal layout, or one that was tried before.
-
-        A repeated candidate tells its known value, so that the sampler learns from it again without a compile.
-        """
-        trial = self._open.pop(number)
-        if value_s is None:
-            trial.set_constraint("legal", 1.0)
-            self._optuna.tell(trial, state=OptunaState.PRUNED)
-        else:
-            self._optuna.tell(trial, value_s)
+    def repeat(self, number: int, candidate: Candidate) -> Trial:
+        """Ends a trial whose candidate was tried before, with a link to that."""
+        return self.end(repeated(number, candidate, self.trials[candidate.digest]))
 
     def refuse(self, rejected: Sequence[Trial]) -> None:
-        """Writes a batch of trials that the screen rejected, numbering them in both places alike."""
+        """Writes a batch of trials that the screen rejected, numbered in both places alike."""
         fresh = [trial for trial in rejected if trial.candidate.digest not in self.trials]
         if not fresh:
             return
-        first = len(self._optuna.get_trials(deepcopy=False))
+        frozen = [self._frozen(trial) for trial in fresh]
+        numbers = self._create(frozen)
         now = self._clock()
         numbered = [
-            replace(trial, number=first + index, host=self._host, started_at=now, finished_at=now)
-            for index, trial in enumerate(fresh)
+            replace(trial, number=number, host=self._host, started_at=now, finished_at=now)
+            for trial, number in zip(fresh, numbers, strict=True)
         ]
         self._store.save_trials(self._study.id, numbered)
-        self._optuna.add_trials([self._frozen(trial) for trial in numbered])
-        self.trials |= {trial.candidate.digest: trial for trial in numbered}
+        for trial in numbered:
+            self._enter(trial)
+        if self._learner is not None:
+            self._learner(frozen)
 
     def reconcile(self) -> int:
         """Makes the Optuna study agree with our tables; returns how many trials it mended.
@@ -160,7 +230,7 @@ class Ledger:
         ours = {trial.number: trial for trial in self._store.trials(self._study.id)}
         theirs = self._optuna.get_trials(deepcopy=False)
         for frozen in theirs:
-            if frozen.state in (OptunaState.RUNNING, OptunaState.WAITING):
+            if frozen.state is OptunaState.RUNNING:
                 known = ours.get(frozen.number)
                 if known is not None and known.state is TrialState.COMPLETE:
                     self._optuna.tell(frozen.number, _value(known))
@@ -174,17 +244,65 @@ class Ledger:
                 )
         missing = [ours[number] for number in sorted(ours) if number >= len(theirs)]
         if missing:
-            self._optuna.add_trials([self._frozen(trial) for trial in missing])
+            self._create([self._frozen(trial) for trial in missing])
         return mended + len(missing)
 
-    def _frozen(self, trial: Trial) -> optuna.trial.FrozenTrial:
-        params = self._parameters.params(trial.candidate)
+    def _enter(self, trial: Trial) -> None:
+        if DUPLICATE_OF in trial.numbers and trial.predicted_s is None:
+            return  # what it repeats is entered
+        digest = trial.candidate.digest
+        self._first.setdefault(digest, trial)
+        if trial.lowered_digest:
+            self._programs.setdefault(trial.lowered_digest, trial)
+        if trial.placement is not None:
+            self._placements.setdefault(digest, []).append(trial.placement)
+        known = self.trials.get(digest)
+        if known is None or _value(trial) < _value(known) or (known.predicted_s is None and trial.predicted_s is None):
+            self.trials[digest] = trial
+        if trial.predicted_s is not None and (self._best is None or _value(trial) < _value(self._best)):
+            self._best = trial
+
+    def _linked(self, trial: Trial) -> Trial:
+        """Returns a trial with the number of the first one whose layout lowered to the same program, if it has one."""
+        first = self._programs.get(trial.lowered_digest)
+        if (
+            first is None
+            or trial.state is not TrialState.COMPLETE
+            or PROPOSED in trial.numbers
+            or first.candidate.digest == trial.candidate.digest
+        ):
+            return trial
+        return replace(trial, numbers={**trial.numbers, DUPLICATE_OF: float(first.number)})
+
+    def _decide(self, params: Params) -> None:
+        sampler = self._optuna.sampler
+        assert isinstance(sampler, DecidedSampler)
+        sampler.params = params
+
+    def _create(self, frozen: Sequence[FrozenTrial]) -> list[int]:
+        study_id = self._storage.get_study_id_from_name(self._optuna.study_name)
+        if isinstance(self._storage, BatchStorage):
+            return self._storage.create_new_trials(study_id, frozen)
+        ids = [self._storage.create_new_trial(study_id, template_trial=trial) for trial in frozen]
+        return [self._storage.get_trial_number_from_id(trial_id) for trial_id in ids]
+
+    def _physical(self, trial: Trial) -> tuple[Params, Distributions]:
+        """Returns the parameters of a trial's placement and their distributions."""
+        values = trial.details.get(PHYSICAL) or {}
+        questions = recall(self._study.key.slice, trial.candidate.layout, values) if values else {}
+        return (
+            {question.name: value for question, value in questions.items()},
+            {question.name: CategoricalDistribution(question.choices) for question in questions},
+        )
+
+    def _frozen(self, trial: Trial) -> FrozenTrial:
+        physical, distributions = self._physical(trial)
         complete = trial.state is TrialState.COMPLETE
         return create_trial(
             state=OptunaState.COMPLETE if complete else _optuna_state(trial),
             value=_value(trial) if complete else None,
-            params=params,
-            distributions=dict(self._parameters.distributions),
+            params=self._parameters.params(trial.candidate) | physical,
+            distributions={**self._parameters.distributions, **distributions},
             user_attrs=dict(_attributes(trial)),
             intermediate_values={} if trial.bound_s is None else {BOUND_STEP: trial.bound_s},
         )
@@ -199,12 +317,14 @@ def _optuna_state(trial: Trial) -> OptunaState:
     return OptunaState.PRUNED if trial.state is TrialState.REJECTED else OptunaState.FAIL
 
 
-def _attributes(trial: Trial) -> Mapping[str, str]:
-    attributes = {_CANDIDATE: trial.candidate.digest}  # with the placement, which no parameter holds
+def _attributes(trial: Trial) -> Mapping[str, str | int]:
+    attributes: dict[str, str | int] = {_CANDIDATE: trial.candidate.digest}  # with a placement that it is compiled for
     if trial.rejection is not None:
         attributes[_REASON] = trial.rejection.reason.value
     if trial.placement is not None:
         attributes[_DESCRIPTION] = trial.placement.description
     if trial.baseline:
         attributes[_BASELINE] = trial.baseline
+    if DUPLICATE_OF in trial.numbers:
+        attributes[DUPLICATE_OF] = int(trial.numbers[DUPLICATE_OF])
     return attributes

@@ -35,6 +35,11 @@ class Parameters:
             name: CategoricalDistribution(values) for name, values in choices.items()
         }
 
+    @property
+    def defaults(self) -> Params:
+        """The first choice of every parameter."""
+        return {name: distribution.choices[0] for name, distribution in self.distributions.items()}  # type: ignore[misc]
+
     def params(self, candidate: Candidate) -> Params:
         """Returns the parameters of a candidate."""
         layout = candidate.layout
@@ -47,11 +52,14 @@ class Parameters:
         return params
 
     def candidate(self, params: Mapping[str, Option]) -> Candidate:
-        """Returns the candidate of parameters."""
+        """Returns the candidate of parameters. A flag that makes no difference to the layout is left as it starts."""
         axes = {d.name: int(params[d.name]) for d in self._space.dimensions}
-        options = {choice.name: params[choice.name] for choice in (*self._space.options, *self._space.tuned)}
-        flags = passed_flags({choice.name: params[_COMPILER + choice.name] for choice in self._space.compiler})
-        return Candidate(layout=Layout.of(axes, options), compiler_options=flags)
+        layout = Layout.of(axes, {c.name: params[c.name] for c in (*self._space.options, *self._space.tuned)})
+        flags = {
+            choice.name: params[_COMPILER + choice.name] if choice.matters(layout) else choice.values[0]
+            for choice in self._space.compiler
+        }
+        return Candidate(layout=layout, compiler_options=passed_flags(flags))
 
     def flags(self, candidate: Candidate) -> list[tuple[tuple[str, str], ...]]:
         """Returns every set of compiler flags that differs from a candidate's in a single flag that matters to it."""

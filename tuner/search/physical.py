@@ -11,7 +11,7 @@ answers depend on: the mesh axis and its size, and the room that the axes before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 
@@ -98,6 +98,20 @@ def describe(
     except LookupError:
         return None
     return answers if np.array_equal(made.devices, devices) else None
+
+
+def recall(slice_: Slice, layout: Layout, values: Mapping[str, str]) -> dict[Question, str]:
+    """Returns the questions that were answered with these values, by name, of a placement of a layout."""
+    answers: dict[Question, str] = {}
+
+    def answer(question: Question) -> int:
+        if question.name not in values:
+            return 0  # a walk that did not matter
+        answers[question] = values[question.name]
+        return question.choices.index(values[question.name])
+
+    structure(slice_, layout, layout.axis_names, answer)
+    return answers
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import optuna
 from optuna.pruners import BasePruner
 from optuna.trial import FrozenTrial, TrialState
@@ -19,8 +21,9 @@ class BoundPruner(BasePruner):
     def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
         """Returns True if the trial's bound shows that it cannot win."""
         bound = trial.intermediate_values.get(BOUND_STEP)
-        if bound is None:
-            return False
+        return bound is not None and bound >= self.cut(study)
+
+    def cut(self, study: optuna.Study) -> float:
+        """Returns the least bound that is pruned, infinity while nothing is complete."""
         complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        best = min((t.value for t in complete if t.value is not None), default=None)
-        return best is not None and bound >= best
+        return min((trial.value for trial in complete if trial.value is not None), default=math.inf)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tuner.layouts.layout import Candidate
-from tuner.placements.ranking import RankedPlacements
+from tuner.placements.placement import Placement
 from tuner.ports import Compiled
 from tuner.rejections import Rejection, RejectReason, Stage
 from tuner.search.prospects import Prospect
@@ -16,6 +16,15 @@ from tuner.timeline.prediction import Prediction
 
 UNNUMBERED = -1
 """Number of a trial that the ledger has not entered yet."""
+
+PHYSICAL = "physical"
+"""Under which a trial's details hold the parameters of its placement, by name."""
+
+PROPOSED = "proposed_placement"
+"""Among the numbers of a trial that was predicted under the placement that a sampler proposed, and under no other."""
+
+DUPLICATE_OF = "duplicate_of"
+"""Under which a trial's numbers hold the number of the trial that it repeats."""
 
 
 def running(number: int, prospect: Prospect, baseline: str) -> Trial:
@@ -68,41 +77,59 @@ def uncompiled(trial: Trial, rejection: Rejection) -> Trial:
     )
 
 
-def placed(trial: Trial, compiled: Compiled, ranked: RankedPlacements, best: Prediction) -> Trial:
-    """Returns the end of a running trial that was compiled and placed; `best` is the prediction of its best placement.
+def placed(
+    trial: Trial,
+    compiled: Compiled,
+    placement: Placement,
+    prediction: Prediction,
+    *,
+    numbers: Mapping[str, float],
+    physical: Mapping[str, str],
+) -> Trial:
+    """Returns the end of a running trial that was compiled and placed.
 
-    Steps under placements that do not compile, or not to this program, are not among the numbers.
     A bound above the prediction is kept as ``bound_violation_s``: one such trial, and the study proves nothing.
+
+    Args:
+        trial: as it ran.
+        compiled: its program.
+        placement: where the program is; `prediction` is its step there.
+        numbers: of other placements. Those that do not compile, or not to this program, are not among them.
+        physical: the placement's parameters by name.
     """
     memory = compiled.program.memory
-    steps = {
-        "default_step_s": ranked.default.step_s,
-        "row_major_step_s": ranked.row_major.step_s,
-        "worst_step_s": ranked.worst.step_s,
-    }
-    numbers = {name: seconds for name, seconds in steps.items() if math.isfinite(seconds)}
-    numbers |= {
-        "compute_s": best.compute_s,
-        "attention_s": best.attention_s,
-        "exposed_s": best.exposed_communication_s,
+    found = dict(numbers) | {
+        "compute_s": prediction.compute_s,
+        "attention_s": prediction.attention_s,
+        "exposed_s": prediction.exposed_communication_s,
         "compile_s": compiled.compile_s,
-        "received_bytes": best.received_bytes,
-        "placements": float(ranked.count),
+        "received_bytes": prediction.received_bytes,
     }
     if memory is not None:
-        numbers |= {"memory_bytes": float(memory.total_bytes), "argument_bytes": float(memory.argument_bytes)}
-    if trial.bound_s is not None and trial.bound_s > best.step_s:
-        numbers["bound_violation_s"] = trial.bound_s - best.step_s
+        found |= {"memory_bytes": float(memory.total_bytes), "argument_bytes": float(memory.argument_bytes)}
+    if trial.bound_s is not None and trial.bound_s > prediction.step_s:
+        found["bound_violation_s"] = trial.bound_s - prediction.step_s
     return replace(
         trial,
         stage=Stage.PLACE,
         state=TrialState.COMPLETE,
-        predicted_s=best.step_s,
-        numbers=numbers,
-        placement=ranked.best[0].placement,
-        details=best.to_json(),
+        predicted_s=prediction.step_s,
+        numbers=found,
+        placement=placement,
+        details=prediction.to_json() | {PHYSICAL: dict(physical)},
         lowered_digest=compiled.lowered_digest,
     )
+
+
+def repeated(number: int, candidate: Candidate, first: Trial) -> Trial:
+    """Returns the trial of a candidate that an earlier one has tried."""
+    rejection = Rejection(
+        stage=Stage.SCREEN,
+        reason=RejectReason.DUPLICATE,
+        detail=f"the same as trial {first.number}",
+        numbers={DUPLICATE_OF: float(first.number)},
+    )
+    return replace(rejected(candidate, rejection), number=number)
 
 
 def crowded_out(compiled: Compiled, slice_: Slice, reserve_bytes: int) -> Rejection | None:

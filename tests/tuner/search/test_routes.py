@@ -221,7 +221,11 @@ def test_a_second_run_compiles_nothing(finished: tuple[Bench, Outcome]) -> None:
 def test_samplers_name_layouts_and_get_their_classes(finished: tuple[Bench, Outcome], sampler: SamplerName) -> None:
     bench = Bench()
     outcome = bench.run(sampler=sampler)
-    assert outcome.trials[0].predicted_s == finished[1].trials[0].predicted_s
+    # Its placements are the sampler's, which needs not find the best one.
+    best_s = finished[1].trials[0].predicted_s
+    assert best_s is not None
+    assert outcome.trials[0].predicted_s == pytest.approx(best_s, rel=0.01)
+    assert not outcome.proved
     assert len({candidate.digest for candidate in bench.both.asked}) == len(bench.both.asked)
 
 
