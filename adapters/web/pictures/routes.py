@@ -73,9 +73,11 @@ def _hop(grid: Grid, a: Coords, b: Coords, *, directed: bool) -> str:
     if not grid.shows(a):
         return ""
     (ax, ay), (bx, by) = grid.middle(a), grid.middle(b)
-    bow = 0.12
-    control = ((ax + bx) / 2 + (by - ay) * bow, (ay + by) / 2 - (bx - ax) * bow)
-    return _curve((ax, ay), control, (bx, by), directed=directed)
+    dx, dy = bx - ax, by - ay
+    trim = grid.cell * 0.55 / (dx * dx + dy * dy) ** 0.5  # from edge to edge: the middle of a chip holds its figures
+    start, end = (ax + trim * dx, ay + trim * dy), (bx - trim * dx, by - trim * dy)
+    control = ((ax + bx) / 2 + 0.12 * dy, (ay + by) / 2 - 0.12 * dx)
+    return _curve(start, control, end, directed=directed)
 
 
 def _along(grid: Grid, a: Coords, b: Coords, axis: int, distance: int, *, directed: bool) -> str:

@@ -218,10 +218,9 @@ def _links(picture: SlicePicture, grid: Grid, loads: dict[str, LinkTraffic]) -> 
         out.append(tag("g", said(words) + tag("path", class_=f"q q{shade}", d=data) + hit, class_="mark"))
     out += [figures for _, _, figures in busy]
     busiest = picture.busiest
-    if busiest is not None:
-        data = next((data for load, data, _ in busy if load.name == busiest.name), "")
-        if data:
-            out.append(_halo(data))
+    glow = next((data for load, data, _ in busy if busiest is not None and load.name == busiest.name), "")
+    if glow:
+        out.insert(0, tag("path", class_="busiest", d=glow))
     return "".join(out)
 
 
@@ -307,10 +306,6 @@ def _core_roads(
                 left, right = (x - 7, x + 7) if core == 0 else (x + 7, x - 7)
                 out.append((load, f"M{number(left)} {number(at)}H{number(right)}", ""))
     return out
-
-
-def _halo(data: str) -> str:
-    return tag("path", class_="busiest", d=data, stroke_width=10, opacity="0.25") if data else ""
 
 
 def _colour(position: int, size: int) -> tuple[str, str]:

@@ -38,15 +38,3 @@ def say_bytes(count: float) -> str:
     if count >= 1 << 30:
         return f"{count / (1 << 30):.2f} GiB"
     return f"{count / (1 << 20):.1f} MiB" if count >= 1 << 16 else f"{count:.0f} B"
-
-
-def say_span(seconds: float) -> str:
-    """Returns a duration of a search, in the largest unit that fits.
-
-    >>> say_span(40), say_span(90), say_span(7200)
-    ('40 s', '1.5 min', '2 h')
-    """
-    for unit, name in ((3600.0, "h"), (60.0, "min")):
-        if seconds >= unit:
-            return f"{seconds / unit:.1f}".removesuffix(".0") + f" {name}"
-    return f"{seconds:.0f} s"
