@@ -1,4 +1,4 @@
-"""What the compiler says when it fails, as named rejections with their numbers.
+"""What the compiler and the devices say when they fail, as named rejections with their numbers.
 
 Texts differ between versions and between the ways to run out of memory, so they are matched on the parts that stay:
 the memory space, and the amounts that were needed and that there are.
@@ -7,6 +7,7 @@ the memory space, and the amounts that were needed and that there are.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from tuner.rejections import Rejection, RejectReason, Stage
 
@@ -25,6 +26,7 @@ _HBM = re.compile(r"CompileTimeHbmOom|memory space hbm|on HBM|available HBM")
 _VMEM = re.compile(r"CompileTimeScopedVmemOom|CompileTimeVmemOom|memory space vmem|scoped vmem|available VMEM")
 _KERNEL = re.compile(r"allocating on stack for %(\S+)")
 _ROUTING = "limited ICI routing"
+_LOST = re.compile(r"\b(?:UNAVAILABLE|DATA_LOSS|ABORTED|DEADLINE_EXCEEDED|CANCELLED)\b|[Dd]evice.{0,40}(?:lost|halted)")
 
 MAX_DETAIL = 600
 """Characters of the compiler's words that a rejection keeps."""
@@ -63,6 +65,37 @@ def not_lowered(error: Exception) -> Rejection:
 def late(timeout_s: float) -> Rejection:
     """Returns the rejection of a compile that took too long."""
     return _refused(RejectReason.TIMEOUT, f"the compile took longer than {timeout_s:g} s", {"timeout_s": timeout_s})
+
+
+def not_run(error: BaseException) -> Rejection:
+    """Returns the rejection of a candidate whose step could not be built, compiled or run on the attached devices."""
+    text = f"{type(error).__name__}: {error}"
+    if "RESOURCE_EXHAUSTED" in text and not _VMEM.search(text):
+        return replace(_out_of_memory(RejectReason.HBM, "HBM", text), stage=Stage.MEASURE)
+    known = rejection(text)
+    if known.reason is RejectReason.COMPILER_ERROR:
+        known = replace(known, reason=RejectReason.DEVICE_LOST if _LOST.search(text) else RejectReason.RUN_ERROR)
+    return replace(known, stage=Stage.MEASURE)
+
+
+def run_aborted(how: str, exit_code: int, last_words: str) -> Rejection:
+    """Returns the rejection of a candidate whose process ended while it was measured."""
+    return Rejection(
+        stage=Stage.MEASURE,
+        reason=RejectReason.RUN_ABORT,
+        detail=_sentence(f"the process that ran it ended with {how}: {last_words}"),
+        numbers={"exit_code": exit_code},
+    )
+
+
+def run_late(timeout_s: float) -> Rejection:
+    """Returns the rejection of a candidate whose measurement took too long: a hang, most likely."""
+    return Rejection(
+        stage=Stage.MEASURE,
+        reason=RejectReason.TIMEOUT,
+        detail=f"the measurement took longer than {timeout_s:g} s",
+        numbers={"timeout_s": timeout_s},
+    )
 
 
 def _out_of_memory(reason: RejectReason, where: str, text: str) -> Rejection:
