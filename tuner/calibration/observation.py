@@ -6,6 +6,7 @@ or a service ran. So one model predicts all of them, and there is nothing to kee
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -88,7 +89,7 @@ class Observation:
         if len(self.samples_s) < 4:
             return 0.0
         low, _, high = statistics.quantiles(self.samples_s, n=4)
-        return 1.2533 * (high - low) / 1.349 / len(self.samples_s) ** 0.5 / self.seconds
+        return 1.2533 * (high - low) / 1.349 / math.sqrt(len(self.samples_s)) / self.seconds
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON document of what is not a column: the program, where it ran, and its toolchain."""

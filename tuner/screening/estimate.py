@@ -64,7 +64,8 @@ class _Clock:
         generation = self._slice.generation
         if node.kind is ComputeKind.MATMUL:
             memory_s = node.bytes / (generation.hbm_bytes_per_s * self._calibration.hbm_efficiency)
-            return max(node.flops / (generation.peak_flops * _MATMUL_EFFICIENCY), memory_s)
+            share = _MATMUL_EFFICIENCY * min(1.0, self._calibration.matmul_efficiency)
+            return max(node.flops / (generation.peak_flops * share), memory_s)
         if node.kernel is not None and node.kernel.kv_len < node.kernel.blocks[1]:
             # The layout's blocks are for its long sequences; a short one gets what suits it.
             node = replace(node, kernel=replace(node.kernel, blocks=(0, 0, 0)))

@@ -27,7 +27,7 @@ def compute_seconds(operation: Compute, generation: Generation, calibration: Cal
             return 0.0
         case ComputeKind.MATMUL:
             if by_cycles is None:
-                return max(by_flops, by_bytes)
+                return max(by_flops / min(1.0, calibration.matmul_efficiency), by_bytes)
             # However high the efficiency, a product is not faster than the peak.
             return max(by_cycles / calibration.matmul_efficiency, min(by_cycles, by_flops))
         case ComputeKind.KERNEL:
