@@ -125,6 +125,11 @@ def _explained(error: DBAPIError, url: URL) -> str:
             )
         if "not a database" in message or "malformed" in message:
             return f"{shown(url)} is damaged or not an SQLite database ({message})"
+    if "disk is full" in message or getattr(error.orig, "sqlstate", None) == "53100":
+        return (
+            f"no space is left for {shown(url)}; what was stored is safe, this change was not made: free some space "
+            "(`meshwright db prune` drops compiled programs that nothing needs)"
+        )
     if error.connection_invalidated or "connect" in message:
         return f"cannot reach {shown(url)}: {message}"
     return f"{shown(url)}: {message}"

@@ -5,18 +5,17 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from storage.documents import (
     clean,
-    floats,
     strict,
-    utc,
 )
 from storage.memory_calibration import MemoryCalibrationStore
 from storage.memory_leases import MemoryLeaseStore
 from storage.memory_nights import MemoryNightStore
+from storage.memory_work import MemoryStudy, MemoryWorkStore, copy_of, kept_rejection
 from tuner.calibration.fitted import Fit
 from tuner.calibration.observation import Observation
 from tuner.errors import PlanNotFound
@@ -33,28 +32,19 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-@dataclass(slots=True)
-class _Study:
-    key: StudyKey
-    created_at: datetime
-    proved: bool = False
-    spent_s: float = 0.0
-    trials: dict[int, Trial] = field(default_factory=dict)
-    refusals: dict[str, int] = field(default_factory=dict)
-
-
-class MemoryStore(MemoryLeaseStore, MemoryNightStore, MemoryCalibrationStore, Store):
+class MemoryStore(MemoryWorkStore, MemoryLeaseStore, MemoryNightStore, MemoryCalibrationStore, Store):
     """Everything in dictionaries. Safe for the threads of one process."""
 
     def __init__(self, *, clock: Callable[[], datetime] = _now) -> None:
         self._clock = clock
         self._lock = threading.RLock()
-        self._studies: dict[int, _Study] = {}
+        self._studies: dict[int, MemoryStudy] = {}
         self._screened: dict[str, Screened | Rejection] = {}
         self._compiled: dict[str, Compiled | Rejection] = {}
         self._programs: dict[tuple[str, str, tuple[bool, ...], str], Compiled | Rejection] = {}
         self._plans: dict[int, StoredPlan] = {}
         self._leases: dict[str, Lease] = {}
+        self._aborts: dict[str, int] = {}
         self._nights: dict[int, StoredNight] = {}
         self._observations: list[Observation] = []
         self._fits: list[Fit] = []
@@ -66,7 +56,7 @@ class MemoryStore(MemoryLeaseStore, MemoryNightStore, MemoryCalibrationStore, St
                 if study.key.digest == key.digest:
                     return _outside(study_id, study)
             study_id = len(self._studies) + 1
-            self._studies[study_id] = _Study(key=key, created_at=self._clock())
+            self._studies[study_id] = MemoryStudy(key=key, created_at=self._clock())
             return _outside(study_id, self._studies[study_id])
 
     def studies(self) -> Sequence[Study]:
@@ -77,7 +67,7 @@ class MemoryStore(MemoryLeaseStore, MemoryNightStore, MemoryCalibrationStore, St
     def save_trials(self, study_id: int, trials: Sequence[Trial]) -> None:
         """Inserts or replaces trials by number."""
         with self._lock:
-            self._study(study_id).trials.update({trial.number: _copy(trial) for trial in trials})
+            self._study(study_id).save(trials)
 
     def trials(
         self,
@@ -91,7 +81,7 @@ class MemoryStore(MemoryLeaseStore, MemoryNightStore, MemoryCalibrationStore, St
         with self._lock:
             kept = sorted(self._study(study_id).trials.items())
             found = [
-                _copy(trial) for number, trial in kept if number > after and (state is None or trial.state is state)
+                copy_of(trial) for number, trial in kept if number > after and (state is None or trial.state is state)
             ]
             return found[:limit]
 
@@ -122,7 +112,9 @@ class MemoryStore(MemoryLeaseStore, MemoryNightStore, MemoryCalibrationStore, St
         """Stores screen outcomes; an outcome that is there stays."""
         with self._lock:
             for key, outcome in outcomes.items():
-                self._screened.setdefault(key.digest, _kept(outcome) if isinstance(outcome, Rejection) else outcome)
+                self._screened.setdefault(
+                    key.digest, kept_rejection(outcome) if isinstance(outcome, Rejection) else outcome
+                )
 
     def compiled(self, key: ContentKey) -> Compiled | Rejection | None:
         """Returns what the compiler made of a key, or None if it has not been asked."""
@@ -136,7 +128,7 @@ class MemoryStore(MemoryLeaseStore, MemoryNightStore, MemoryCalibrationStore, St
 
     def save_compiled(self, key: ContentKey, lowered_digest: str, outcome: Compiled | Rejection) -> None:
         """Stores a compile outcome under its key and its lowered digest; an outcome that is there stays."""
-        outcome = replace(outcome, cached=False) if isinstance(outcome, Compiled) else _kept(outcome)
+        outcome = replace(outcome, cached=False) if isinstance(outcome, Compiled) else kept_rejection(outcome)
         with self._lock:
             if key.digest not in self._compiled:
                 if lowered_digest:
@@ -209,14 +201,8 @@ class MemoryStore(MemoryLeaseStore, MemoryNightStore, MemoryCalibrationStore, St
     def close(self) -> None:
         """Has nothing to release."""
 
-    def _study(self, study_id: int) -> _Study:
-        try:
-            return self._studies[study_id]
-        except KeyError:
-            raise KeyError(f"no study {study_id}") from None
 
-
-def _outside(study_id: int, study: _Study) -> Study:
+def _outside(study_id: int, study: MemoryStudy) -> Study:
     counts = Counter(trial.state.value for trial in study.trials.values())
     return Study(
         id=study_id,
@@ -226,23 +212,6 @@ def _outside(study_id: int, study: _Study) -> Study:
         spent_s=study.spent_s,
         counts=dict(counts),
     )
-
-
-def _copy(trial: Trial) -> Trial:
-    """Returns a trial that shares nothing that can change, as a database would give it back."""
-    return replace(
-        trial,
-        rejection=trial.rejection and _kept(trial.rejection),
-        numbers=floats(strict(trial.numbers)),
-        details=strict(trial.details),
-        host=clean(trial.host),
-        started_at=utc(trial.started_at),
-        finished_at=utc(trial.finished_at),
-    )
-
-
-def _kept(rejection: Rejection) -> Rejection:
-    return replace(rejection, detail=clean(rejection.detail), numbers=floats(strict(rejection.numbers)))
 
 
 def _fresh(stored: StoredPlan) -> StoredPlan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey
+from sqlalchemy import ForeignKey, true
 from sqlalchemy.orm import Mapped, mapped_column
 
 from storage.schema import Base, Digest
@@ -29,13 +29,14 @@ class LeaseRow(Base):
 
 
 class TaskRow(Base):
-    """An open study: `document` says how another process builds the same search. The row goes when the study closes."""
+    """How another process builds the search of a study; workers join the open ones."""
 
     __tablename__ = "mw_tasks"
 
     study_id: Mapped[int] = mapped_column(ForeignKey("mw_studies.id", ondelete="CASCADE"), primary_key=True)
     document: Mapped[dict[str, Any]]
     published_at: Mapped[datetime]
+    open: Mapped[bool] = mapped_column(server_default=true())
 
 
 class AbortRow(Base):

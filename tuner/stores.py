@@ -30,6 +30,7 @@ from tuner.ports import Compiled, Screened
 from tuner.rejections import Rejection, Stage
 from tuner.slices.names import parse_slice
 from tuner.slices.slice import Slice
+from tuner.work import WorkStore
 
 
 class TrialState(StrEnum):
@@ -280,7 +281,7 @@ class PlanStore(abc.ABC):
         """Takes a version out of service. Raises PlanNotFound."""
 
 
-class Store(TrialStore, ProgramStore, PlanStore, LeaseStore, NightStore, CalibrationStore):
+class Store(TrialStore, ProgramStore, PlanStore, LeaseStore, WorkStore, NightStore, CalibrationStore):
     """One database with everything. A context manager that closes it."""
 
     def __enter__(self) -> Self:

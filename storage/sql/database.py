@@ -8,11 +8,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from storage.documents import clean, floats, strict
 from storage.engines import translated, writing
 from storage.schema import Base, Rejected
+from storage.sql.patience import CommitUnknown, make_patient
+from storage.urls import shown
 from tuner.rejections import Rejection
 
 if TYPE_CHECKING:
@@ -45,9 +48,22 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """Runs a transaction that writes; its changes are durable when it ends."""
-        with translated(self.engine.url), Session(self._writing, expire_on_commit=False) as session, session.begin():
+        """Runs a transaction that writes; its changes are durable when it ends.
+
+        Raises CommitUnknown if the connection breaks while they are being made durable.
+        """
+        with translated(self.engine.url), Session(self._writing, expire_on_commit=False) as session:
+            # What goes wrong before the commit rolls back as the session closes.
             yield session
+            session.flush()
+            try:
+                session.commit()
+            except DBAPIError as error:
+                if not error.connection_invalidated:
+                    raise
+                raise CommitUnknown(
+                    f"the connection to {shown(self.engine.url)} broke in a commit; nobody knows whether it was made"
+                ) from error
 
     def insert_new(self, session: Session, table: type[Base], rows: Sequence[Mapping[str, Any]]) -> None:
         """Inserts rows; one that clashes with a row that is there leaves it as it is."""
@@ -76,7 +92,11 @@ class Database:
 
 
 class Part:
-    """A part of the SQL store."""
+    """A part of the SQL store. Its public methods are tried again where an error passes."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        make_patient(cls)
 
     def __init__(self, database: Database) -> None:
         self._db = database

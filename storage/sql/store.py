@@ -12,10 +12,20 @@ from storage.sql.nights import SqlNightStore
 from storage.sql.plans import SqlPlanStore
 from storage.sql.programs import SqlProgramStore
 from storage.sql.studies import SqlTrialStore
+from storage.sql.work import SqlWorkStore
 from tuner.stores import Store
 
 
-class SqlStore(SqlTrialStore, SqlProgramStore, SqlPlanStore, SqlLeaseStore, SqlNightStore, SqlCalibrationStore, Store):
+class SqlStore(
+    SqlTrialStore,
+    SqlProgramStore,
+    SqlPlanStore,
+    SqlLeaseStore,
+    SqlWorkStore,
+    SqlNightStore,
+    SqlCalibrationStore,
+    Store,
+):
     """Everything in one database, whose schema is at our revision (`storage.open_store` sees to that)."""
 
     def __init__(self, engine: Engine, *, clock: Clock = utc_now) -> None:

@@ -45,9 +45,9 @@ class SqlTrialStore(Part, TrialStore):
     def save_trials(self, study_id: int, trials: Sequence[Trial]) -> None:
         """Inserts or replaces trials by number."""
         with self._db.write() as session:
-            slice_ = _slice(_find_study(session, study_id))
-            # In one order everywhere, so that two writers never wait for each other.
-            rows = {trial.number: _trial_columns(study_id, trial, slice_) for trial in trials}
+            # This holds the study's row to the end, so that changes are seen in the order of their numbers.
+            change, slice_ = count_change(session, study_id)
+            rows = {trial.number: trial_columns(study_id, trial, slice_) | {"change": change} for trial in trials}
             self._db.insert_or_replace(session, TrialRow, [rows[number] for number in sorted(rows)])
 
     def trials(
@@ -63,13 +63,13 @@ class SqlTrialStore(Part, TrialStore):
         if state is not None:
             wanted = wanted.where(TrialRow.state == state)
         with self._db.read() as session:
-            slice_ = _slice(_find_study(session, study_id))
-            return [_trial(row, slice_) for row in session.scalars(wanted.order_by(TrialRow.number).limit(limit))]
+            slice_ = slice_of(find_study(session, study_id))
+            return [trial_of(row, slice_) for row in session.scalars(wanted.order_by(TrialRow.number).limit(limit))]
 
     def count_refusals(self, study_id: int, refusals: Mapping[str, int]) -> None:
         """Replaces the numbers of refused layouts."""
         with self._db.write() as session:
-            _find_study(session, study_id)
+            find_study(session, study_id)
             session.execute(delete(RefusalRow).where(RefusalRow.study_id == study_id))
             rows = [
                 {"study_id": study_id, "reason": reason, "layouts": layouts} for reason, layouts in refusals.items()
@@ -79,7 +79,7 @@ class SqlTrialStore(Part, TrialStore):
     def refusals(self, study_id: int) -> Mapping[str, int]:
         """Returns what `count_refusals` stored."""
         with self._db.read() as session:
-            _find_study(session, study_id)
+            find_study(session, study_id)
             rows = session.scalars(
                 select(RefusalRow).where(RefusalRow.study_id == study_id).order_by(RefusalRow.layouts.desc())
             )
@@ -89,11 +89,27 @@ class SqlTrialStore(Part, TrialStore):
         """Stores the end of a run."""
         changes = {"proved": proved, "spent_s": StudyRow.spent_s + spent_s}
         with self._db.write() as session:
-            _find_study(session, study_id)
+            find_study(session, study_id)
             session.execute(update(StudyRow).where(StudyRow.id == study_id).values(changes))
 
 
-def _find_study(session: Session, study_id: int) -> StudyRow:
+def count_change(session: Session, study_id: int) -> tuple[int, Slice]:
+    """Counts a write to a study's trials; returns the count and the study's slice. Other writers of it wait.
+
+    Raises KeyError if there is no such study.
+    """
+    counted = update(StudyRow).where(StudyRow.id == study_id).values(changes=StudyRow.changes + 1)
+    row = session.execute(
+        counted.returning(StudyRow.changes, StudyRow.key, StudyRow.wrap),
+        execution_options={"synchronize_session": False},
+    ).one_or_none()
+    if row is None:
+        raise KeyError(f"no study {study_id}")
+    return row.changes, _slice(row.key, row.wrap)
+
+
+def find_study(session: Session, study_id: int) -> StudyRow:
+    """Returns a study's row. Raises KeyError if there is no such study."""
     row = session.get(StudyRow, study_id)
     if row is None:
         raise KeyError(f"no study {study_id}")
@@ -140,12 +156,17 @@ def _study_columns(key: StudyKey) -> dict[str, Any]:
     }
 
 
-def _slice(row: StudyRow) -> Slice:
+def slice_of(row: StudyRow) -> Slice:
+    """Returns the slice of a study."""
+    return _slice(row.key, row.wrap)
+
+
+def _slice(key: Mapping[str, Any], wrap: str) -> Slice:
     return Slice(
-        generation_name=row.key["slice"]["generation"],
-        shape=tuple(row.key["slice"]["shape"]),
-        wrap=tuple(mark == "1" for mark in row.wrap),
-        twisted=row.key["slice"].get("twisted", False),
+        generation_name=key["slice"]["generation"],
+        shape=tuple(key["slice"]["shape"]),
+        wrap=tuple(mark == "1" for mark in wrap),
+        twisted=key["slice"].get("twisted", False),
     )
 
 
@@ -153,7 +174,7 @@ def study_of(row: StudyRow, counts: Mapping[str, int]) -> Study:
     """Returns the study that a row holds, with its trials by state."""
     key = StudyKey(
         workload=WorkloadKey.from_json(row.key["workload"]),
-        slice=_slice(row),
+        slice=slice_of(row),
         toolchain=Toolchain.from_json(row.key["toolchain"]),
         constraints=Constraints(**row.key["constraints"]),
         evidence=row.evidence,
@@ -164,7 +185,8 @@ def study_of(row: StudyRow, counts: Mapping[str, int]) -> Study:
     )
 
 
-def _trial_columns(study_id: int, trial: Trial, slice_: Slice) -> dict[str, Any]:
+def trial_columns(study_id: int, trial: Trial, slice_: Slice) -> dict[str, Any]:
+    """Returns a trial as columns, without the number of the change."""
     return {
         "study_id": study_id,
         "number": trial.number,
@@ -189,7 +211,8 @@ def _trial_columns(study_id: int, trial: Trial, slice_: Slice) -> dict[str, Any]
     }
 
 
-def _trial(row: TrialRow, slice_: Slice) -> Trial:
+def trial_of(row: TrialRow, slice_: Slice) -> Trial:
+    """Returns the trial that a row holds."""
     return Trial(
         number=row.number,
         candidate=Candidate.from_json(row.candidate),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from enum import StrEnum
+from typing import Any
 
 from tuner.errors import InvalidValue
 from tuner.plans.plan import Constraints
@@ -56,3 +58,17 @@ class Settings:
             raise InvalidValue(f"{self.max_trials} trials; 1 or more are legal")
         if not 0 <= self.margin < 1:
             raise InvalidValue(f"margin of {self.margin}; 0 up to 1 is legal")
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns a JSON document."""
+        document = {field.name: getattr(self, field.name) for field in fields(self)}
+        return document | {"sampler": self.sampler.value, "constraints": self.constraints.to_json()}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Settings:
+        """Reads what `to_json` wrote. What a newer version added is left out."""
+        known = {field.name for field in fields(cls)}
+        values = {name: value for name, value in document.items() if name in known}
+        return cls(
+            **values | {"sampler": SamplerName(values["sampler"]), "constraints": Constraints(**values["constraints"])}
+        )

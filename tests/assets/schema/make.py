@@ -11,6 +11,7 @@ from pathlib import Path
 import storage
 from storage import revision
 from tests.storage.samples import NOON, TOO_BIG, compiled, content_key, plan, screened, study_key, trial
+from tests.storage.work_contract import task
 from tuner.stores import TrialState
 
 
@@ -21,6 +22,9 @@ def make(path: Path) -> None:
         store.count_refusals(study.id, {"indivisible": 3})
         store.save_screened({content_key(): screened()})
         store.save_compiled(content_key(), "ab" * 32, compiled())
+        store.publish(task(study.id))
+        store.claim("compile/k", owner="worker-1/7/ab", ttl_s=60)
+        store.count_abort(content_key(), "SIGABRT")
         store.promote(plan(2.0))
         store.promote(plan(1.0, created_at=NOON))
     connection = sqlite3.connect(path, isolation_level=None)

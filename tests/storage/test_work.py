@@ -8,16 +8,17 @@ import storage
 from storage.memory import MemoryStore
 from tests.storage.lease_contract import LeaseStoreContract
 from tests.storage.processes import together
+from tests.storage.work_contract import WorkStoreContract
 from tuner.stores import Store
 
 
-class TestMemoryLeases(LeaseStoreContract):
+class TestMemoryWork(LeaseStoreContract, WorkStoreContract):
     @pytest.fixture
     def store(self) -> Store:
         return MemoryStore()
 
 
-class TestSqlLeases(LeaseStoreContract):
+class TestSqlWork(LeaseStoreContract, WorkStoreContract):
     @pytest.fixture
     def store(self, url: str) -> Iterator[Store]:
         with storage.open_store(url) as store:
