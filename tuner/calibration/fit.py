@@ -72,12 +72,12 @@ def fit(observations: Sequence[Observation], start: Calibration, *, now: datetim
     if len(rows) < LEAST_ROWS or len(set(folds)) < 2:
         return _declined(observations, start, now, f"{len(rows)} rows that the model can predict; {LEAST_ROWS} are few")
     turned = dials(start, [row.program for row in rows])
-    fitted, uncertainty = _solve(rows, turned, start)
+    fitted, uncertainty = _solve(rows, turned, start, start)
     before, after = [], []
     for fold in sorted(set(folds)):
         unseen = [row for row, at in zip(rows, folds, strict=True) if at == fold]
         seen = [row for row, at in zip(rows, folds, strict=True) if at != fold]
-        without, _ = _solve(seen, turned, start)
+        without, _ = _solve(seen, turned, start, fitted)  # begins nearby, to end sooner
         before += [(row, row.error(start)) for row in unseen]
         after += [(row, row.error(without)) for row in unseen]
     held_back = _by_kind(before, after)
@@ -121,17 +121,17 @@ def _deal(rows: Sequence[Outlook]) -> list[int]:
 
 
 def _solve(
-    rows: Sequence[Outlook], turned: Sequence[Dial], start: Calibration
+    rows: Sequence[Outlook], turned: Sequence[Dial], start: Calibration, near: Calibration
 ) -> tuple[Calibration, dict[Dial, float]]:
     """Returns the fitted record and the relative standard error of what the rows tell, in two rounds.
 
-    The second round leaves out what the first one could not tell.
+    The search begins at `near`. The second round leaves out what the first one could not tell.
     """
     told = list(turned)
     for _ in range(2):
         if not told:
             return start, {}
-        fitted, uncertainty = _round(rows, told, start)
+        fitted, uncertainty = _round(rows, told, start, near)
         certain = [dial for dial in told if uncertainty[dial] <= LOOSE]
         if certain == told:
             break
@@ -139,7 +139,9 @@ def _solve(
     return fitted, uncertainty
 
 
-def _round(rows: Sequence[Outlook], told: Sequence[Dial], start: Calibration) -> tuple[Calibration, dict[Dial, float]]:
+def _round(
+    rows: Sequence[Outlook], told: Sequence[Dial], start: Calibration, near: Calibration
+) -> tuple[Calibration, dict[Dial, float]]:
     low, high = np.log([dial.low for dial in told]), np.log([dial.high for dial in told])
     origin = np.clip(np.log([dial.read(start) for dial in told]), low, high)
     noise = np.array([math.hypot(NOISE, row.observation.spread) for row in rows])
@@ -170,9 +172,9 @@ def _round(rows: Sequence[Outlook], told: Sequence[Dial], start: Calibration) ->
         return out
 
     margin = 1e-6
-    inside = np.clip(origin, low + margin, high - margin)
+    inside = np.clip(np.log([dial.read(near) for dial in told]), low + margin, high - margin)
     found = least_squares(
-        residuals, inside, slopes, bounds=(low, high), loss="soft_l1", f_scale=OUTLIER, xtol=1e-6, ftol=1e-6
+        residuals, inside, slopes, bounds=(low, high), loss="soft_l1", f_scale=OUTLIER, xtol=1e-5, ftol=1e-5
     )
     errors = _standard_errors(slopes(found.x), residuals(found.x)[: len(rows)])
     return record(found.x), dict(zip(told, errors.tolist(), strict=True))
