@@ -108,7 +108,8 @@ def pairs(database: Database, study_id: int) -> Sequence[Pair]:
         .limit(PAIRS)
     )
     with database.read() as session:
-        return [Pair(number=n, predicted_s=p, measured_s=m) for n, p, m in session.execute(wanted)]
+        rows: Any = session.execute(wanted)
+        return [Pair(number=n, predicted_s=p, measured_s=m) for n, p, m in rows]
 
 
 def coordinates(database: Database, study_id: int, limit: int = LINES) -> Sequence[Coordinates]:

@@ -1,7 +1,7 @@
 """Pages by key: a page begins after, before or at a row that the reader has seen, never at an offset.
 
-So a page costs the same wherever it lies, and rows that are written meanwhile neither repeat nor hide others. The cursor
-is the row's own key; what the rows are sorted by is looked up. Rows without a value come last in both directions.
+So a page costs the same wherever it lies, and rows that are written meanwhile neither repeat nor hide others. The
+cursor is the row's own key; what the rows are sorted by is looked up. Rows without a value come last either way.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from storage.views.paging import PAGE, Cursor, Page, Sort, find_keys
 from storage.views.view import contains, short
 from tuner.errors import InvalidValue
 from tuner.plans.plan import Evidence, PlanState
+from tuner.plans.toolchain import Toolchain
 
 SORTS: dict[str, Any] = {
     "id": PlanRow.id,
@@ -114,8 +115,12 @@ def list_plans(
     sort: Sort = NEWEST_FIRST,
     cursor: Cursor | None = None,
     limit: int = PAGE,
+    counted: bool = True,
 ) -> Page[PlanLine]:
-    """Returns one page of plans. Raises InvalidValue on an unknown sort or cursor."""
+    """Returns one page of plans, `counted` with the number of all that match.
+
+    Raises InvalidValue on an unknown sort or cursor.
+    """
     if sort.name not in SORTS:
         raise InvalidValue(f"plans are not sorted by {sort.name!r}; legal: {', '.join(SORTS)}")
     conditions = wanted.conditions()
@@ -129,7 +134,8 @@ def list_plans(
             cursor=cursor,
             limit=limit,
         )
-        matching = session.scalar(select(func.count()).select_from(PlanRow).where(*conditions))
+        counting = select(func.count()).select_from(PlanRow).where(*conditions)
+        matching = session.scalar(counting) if counted else None
         rows = session.execute(select(*_COLUMNS).where(PlanRow.id.in_(found.keys)))
         lines = {row[0]: _line(row) for row in rows}
         return found.page([lines[key] for key in found.keys if key in lines], matching)
@@ -154,10 +160,11 @@ def versions(database: Database, plan_id: int, limit: int = PAGE) -> Sequence[Pl
         return [_line(row) for row in session.execute(wanted)]
 
 
-def newest_toolchain(database: Database) -> str | None:
-    """Returns the digest of the toolchain of the newest study, which is what is in use now; None without studies."""
+def newest_toolchain(database: Database) -> Toolchain | None:
+    """Returns the toolchain of the newest study, which is what is in use now; None without studies."""
     with database.read() as session:
-        return session.scalar(select(StudyRow.toolchain_digest).order_by(StudyRow.id.desc()).limit(1))
+        document = session.scalar(select(StudyRow.key["toolchain"]).order_by(StudyRow.id.desc()).limit(1))
+    return None if document is None else Toolchain.from_json(document)
 
 
 def _all(conditions: Sequence[Any]) -> Any:

@@ -95,9 +95,9 @@ class StudyCounts:
         """Returns how many trials entered one of some stages last."""
         return sum(count.trials for count in self.counts if count.stage in stages)
 
-    def in_state(self, state: TrialState) -> int:
+    def in_state(self, state: str) -> int:
         """Returns how many trials are in a state."""
-        return self.study.counts.get(state.value, 0)
+        return self.study.counts.get(str(state), 0)
 
     def rejected(self, stage: Stage) -> list[tuple[str, int]]:
         """Returns (reason, trials) of those that a stage rejected, most first."""
@@ -169,19 +169,17 @@ def running_studies(database: Database, limit: int = 20) -> Sequence[tuple[int, 
         return [(row[0], row[1], row[2]) for row in session.execute(wanted)]
 
 
-def study_changes(database: Database, study_id: int) -> int:
-    """Returns the revision of a study: a number that grows with every write. Raises KeyError if there is no study."""
-    with database.read() as session:
-        changes = session.scalar(select(StudyRow.changes).where(StudyRow.id == study_id))
-    if changes is None:
-        raise KeyError(f"no study {study_id}")
-    return changes
-
-
 def find_study(database: Database, name: str) -> int | None:
     """Returns the id of the newest study of a name, or None."""
     with database.read() as session:
         return session.scalar(select(func.max(StudyRow.id)).where(StudyRow.name == name))
+
+
+def head_of(database: Database, study_id: int) -> Study | None:
+    """Returns a study without counting its trials, or None if there is none."""
+    with database.read() as session:
+        row = session.get(StudyRow, study_id)
+        return None if row is None else study_of(row, {})
 
 
 def count_study(database: Database, study_id: int) -> StudyCounts:

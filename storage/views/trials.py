@@ -18,7 +18,7 @@ from storage.views.view import contains, short
 from tuner.errors import InvalidValue
 from tuner.plans.plan import Evidence
 from tuner.rejections import RejectReason, Stage
-from tuner.stores import TrialState
+from tuner.stores import Trial, TrialState, TrialStore
 
 SORTS: dict[str, Any] = {
     "number": TrialRow.number,
@@ -81,7 +81,7 @@ class TrialFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialLine:
-    """A trial in a list. Texts are cut to `storage.views.view.SHORT` characters and one; `numbers` are the usual ones."""
+    """A trial in a list. Texts are cut to `storage.views.view.SHORT` characters and one; `numbers` are a choice."""
 
     number: int
     state: TrialState
@@ -119,8 +119,12 @@ def list_trials(
     sort: Sort = BEST_FIRST,
     cursor: Cursor | None = None,
     limit: int = PAGE,
+    counted: bool = True,
 ) -> Page[TrialLine]:
-    """Returns one page of a study's trials. Raises InvalidValue on an unknown sort or cursor."""
+    """Returns one page of a study's trials, `counted` with the number of all that match.
+
+    Raises InvalidValue on an unknown sort or cursor.
+    """
     scope, conditions = [TrialRow.study_id == study_id], wanted.conditions()
     with database.read() as session:
         found = find_keys(
@@ -133,14 +137,34 @@ def list_trials(
             cursor=cursor,
             limit=limit,
         )
-        matching = session.scalar(select(func.count()).select_from(TrialRow).where(*scope, *conditions))
+        counting = select(func.count()).select_from(TrialRow).where(*scope, *conditions)
+        matching = session.scalar(counting) if counted else None
         return found.page(_lines(session, study_id, found.keys), matching)
+
+
+def baselines(database: Database, study_id: int) -> Sequence[TrialLine]:
+    """Returns the baselines of a study that were predicted, by name."""
+    wanted = (
+        select(TrialRow.number)
+        .where(TrialRow.study_id == study_id, TrialRow.predicted_s.is_not(None), TrialRow.baseline != "")
+        .order_by(TrialRow.number)
+        .limit(8)
+    )
+    with database.read() as session:
+        lines = _lines(session, study_id, list(session.scalars(wanted)))
+    return sorted(lines, key=lambda line: (line.baseline, line.number))
+
+
+def whole_trial(store: TrialStore, study_id: int, number: int) -> Trial | None:
+    """Returns a trial with its documents, or None if there is none."""
+    found = store.trials(study_id, after=number - 1, limit=1)
+    return found[0] if found and found[0].number == number else None
 
 
 def all_trials(
     database: Database, study_id: int, *, wanted: TrialFilter = TrialFilter(), sort: Sort = BEST_FIRST
 ) -> Iterator[TrialLine]:
-    """Yields every trial that matches, in batches of one short transaction each: no reader holds a writer's log back."""
+    """Yields every trial that matches, in batches of a short transaction each: no reader holds a writer's log back."""
     cursor: Cursor | None = None
     while True:
         with database.read() as session:
@@ -170,7 +194,7 @@ def _value(sort: Sort) -> Any:
 
 def _lines(session: Session, study_id: int, numbers: Sequence[int]) -> list[TrialLine]:
     """Returns the lines of some numbers in their order."""
-    rows = session.execute(
+    rows: Any = session.execute(
         select(
             TrialRow.number,
             TrialRow.state,

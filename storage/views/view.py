@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import ColumnElement, String, cast, func, or_
 
 from storage.sql.database import Database
@@ -20,11 +22,11 @@ def database_of(store: Store) -> Database:
     return store.database
 
 
-def short(column: ColumnElement[str]) -> ColumnElement[str]:
+def short(column: Any) -> ColumnElement[str]:
     """Returns the beginning of a text, one character longer than `SHORT` if there is more."""
     return func.substr(column, 1, SHORT + 1)
 
 
-def contains(text: str, *columns: ColumnElement[str]) -> ColumnElement[bool]:
+def contains(text: str, *columns: Any) -> ColumnElement[bool]:
     """Returns whether any of some columns holds a text, whatever its case; no character of it is special."""
     return or_(*(cast(column, String).icontains(text, autoescape=True) for column in columns))
