@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from adapters.web.pages import compare, overview, plan, studies, theme, trial
+from adapters.web.pages import compare, overview, placement, plan, studies, theme, trial
 from adapters.web.pages.study import StudyPages
 
 
@@ -31,5 +35,12 @@ def routes() -> list[BaseRoute]:
         Route("/plans/{plan_id:int}", plan.plan, name="plan"),
         Route("/plans/{plan_id:int}.json", plan.plan, name="plan.json"),
         Route("/plans/{plan_id:int}/export", plan.export, name="plan.export"),
+        *_placements("plan", "/plans/{plan_id:int}/placement", placement.of_plan),
+        *_placements("trial", f"{of_study}/trials/{{number:int}}/placement", placement.of_trial),
         Route("/theme", theme.choose, name="theme", methods=["POST"]),
     ]
+
+
+def _placements(of: str, path: str, page: Callable[[Request], Response]) -> list[BaseRoute]:
+    """Returns the page of a placement, its JSON twin, and its pictures as a file."""
+    return [Route(path + kind, page, name=f"{of}.placement{kind}") for kind in ("", ".json", ".svg")]

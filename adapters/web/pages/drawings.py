@@ -93,7 +93,7 @@ def draw_funnel(rows: Sequence[FunnelRow]) -> Markup:
         )
         for row in rows
     ]
-    return shown(bars.funnel(stages), "funnel")
+    return shown(bars.funnel(stages), "picture-funnel")
 
 
 def draw_history(marks: Sequence[Mark], begun: datetime, baselines: Sequence[tuple[str, float]]) -> Markup:
@@ -107,13 +107,13 @@ def draw_history(marks: Sequence[Mark], begun: datetime, baselines: Sequence[tup
     ]
     compiles = history.draw(history.History(points=by_compiles, against="compiles", baselines=baselines))
     time = history.draw(history.History(points=by_time, against="time", baselines=baselines))
-    return shown(compiles, "compiles") + shown(time, "time")
+    return shown(compiles, "picture-compiles") + shown(time, "picture-time")
 
 
 def draw_scatter(pairs: Sequence[Pair], rank: float | None, relative_error: float | None) -> Markup:
     """Draws what was predicted against what was measured."""
     named = [(f"trial {pair.number}", pair.predicted_s, pair.measured_s) for pair in pairs]
-    return shown(scatter.draw(scatter.Agreement(pairs=named, relative_error=relative_error, rank=rank)), "scatter")
+    return shown(scatter.draw(scatter.Agreement(pairs=named, relative_error=relative_error, rank=rank)), "picture-scatter")
 
 
 def draw_coordinates(trials: Sequence[Coordinates]) -> Markup:
@@ -123,7 +123,7 @@ def draw_coordinates(trials: Sequence[Coordinates]) -> Markup:
         for t in trials
         if math.isfinite(t.predicted_s)
     ]
-    return shown(coordinates.draw(strands), "coordinates") if len(strands) > 1 else Markup()
+    return shown(coordinates.draw(strands), "picture-coordinates") if len(strands) > 1 else Markup()
 
 
 def draw_memory(memory: Memory | None, capacity_bytes: int, reserve_bytes: int) -> Markup:
@@ -134,7 +134,7 @@ def draw_memory(memory: Memory | None, capacity_bytes: int, reserve_bytes: int) 
                 parts=memory_parts(memory) or None, capacity_bytes=capacity_bytes, reserve_bytes=reserve_bytes
             )
         ),
-        "memory",
+        "picture-memory",
     )
 
 
@@ -190,7 +190,7 @@ def draw_step(
             hbm_bytes_per_s=generation.hbm_bytes_per_s,
         )
     )
-    return {"timeline": shown(line, "timeline"), "roofline": shown(roof, "roofline")}
+    return {"timeline": shown(line, "picture-timeline"), "roofline": shown(roof, "picture-roofline")}
 
 
 def shown(drawing: Drawing, key: str) -> Markup:

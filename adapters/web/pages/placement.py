@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,19 +15,19 @@ from adapters.web.pages.drawings import shown
 from adapters.web.pages.kept import Kept
 from adapters.web.pages.plan import find_plan
 from adapters.web.pages.state import read_number
-from adapters.web.pages.trial import compiled_program, find_trial
+from adapters.web.pages.trial import compiled_program, find_trial, prediction_of
 from adapters.web.pictures import svg
 from adapters.web.pictures.scene import Scene, compared
 from adapters.web.pictures.slices import MOST_CHIPS, SlicePicture, draw
 from storage.views.studies import find_study
 from storage.views.view import database_of
-from tuner.errors import InvalidValue, UnknownName
+from tuner.errors import InvalidValue
 from tuner.network.cost import Degraded
 from tuner.placements.default import jax_default, row_major
 from tuner.placements.placement import Placement
-from tuner.slices.slice import Coords
+from tuner.slices.slice import Coords, Slice
 from tuner.stores import Store, Study, Trial
-from tuner.timeline.prediction import LinkTraffic
+from tuner.timeline.prediction import MOST_LINKS, LinkTraffic
 
 OTHERS = ("default", "row-major", "none")
 """What a placement is set beside."""
@@ -121,7 +122,7 @@ def of_plan(request: Request) -> Response:
     stored = find_plan(store, request.path_params["plan_id"])
     study_id = find_study(database_of(store), stored.plan.study)
     if study_id is None:
-        raise HTTPException(404, f"the study of plan {stored.id} is not in this database, nor is its compiled program")
+        raise HTTPException(404, f"the study of plan {stored.id} is not in this database")
     study, trial = find_trial(store, study_id, stored.plan.trial)
     return _answer(request, study, trial, stored.plan.placement, plan_id=stored.id)
 
@@ -137,10 +138,7 @@ def of_trial(request: Request) -> Response:
 
 def _answer(request: Request, study: Study, trial: Trial, placement: Placement, *, plan_id: int | None) -> Response:
     scene = _scene(request.app.state.store, study, trial, placement)
-    try:
-        page, pictures = _page(request, scene, study, trial, placement, plan_id)
-    except UnknownName as error:  # of an axis, a collective or a group that the program does not have
-        raise HTTPException(404, str(error)) from None
+    page, pictures = _page(request, scene, study, trial, placement, plan_id)
     if request.url.path.endswith(".svg"):
         drawing = svg.beside([draw(picture) for picture in pictures])
         name = f"placement-{f'plan-{plan_id}' if plan_id else f'trial-{study.id}-{trial.number}'}.svg"
@@ -166,49 +164,45 @@ def _answer(request: Request, study: Study, trial: Trial, placement: Placement, 
     )
 
 
-def _scene(store: Store, study: Study, trial: Trial, placement: Placement) -> Scene:
+def _scene(store: Store, study: Study, trial: Trial, placement: Placement) -> Scene | None:
+    """Returns the compiled program on its slice; None where the database holds none that fits."""
     program = compiled_program(store, study, trial)
-    if program is None:
-        raise HTTPException(404, f"the compiled program of trial {trial.number} is not in this database")
+    if program is None or program.devices != len(placement.devices):
+        return None
     links = tuple(map(Degraded.parse, study.key.constraints.links))
     key = (study.key.digest, trial.candidate.digest, trial.lowered_digest)
-    try:
-        return _SCENES.get(key, lambda: Scene(program, study.key.slice, trial.candidate.layout, links))
-    except InvalidValue as error:
-        raise HTTPException(404, f"the program and the slice do not belong together: {error}") from None
+    return _SCENES.get(key, lambda: Scene(program, study.key.slice, trial.candidate.layout, links))
 
 
 def _page(
-    request: Request, scene: Scene, study: Study, trial: Trial, placement: Placement, plan_id: int | None
+    request: Request, scene: Scene | None, study: Study, trial: Trial, placement: Placement, plan_id: int | None
 ) -> tuple[PlacementPage, list[SlicePicture]]:
-    query, slice_ = request.query_params, study.key.slice
+    query, slice_, layout = request.query_params, study.key.slice, trial.candidate.layout
     beside = query.get("beside", "") or OTHERS[0]
     if beside not in OTHERS:
         raise InvalidValue(f"beside={beside[:40]!r} is not known; legal: {', '.join(OTHERS)}")
     plane = read_number("plane", query["plane"]) if query.get("plane") else None
     group = query.get("group", "") or "0"
-    many = len(slice_.shape) == 3 and slice_.num_chips > MOST_CHIPS
     if plane is not None and (len(slice_.shape) < 3 or plane >= slice_.shape[2]):
-        raise UnknownName(f"no plane {plane} on {slice_.name}")
-    chosen = scene.choice(query.get("collective", ""))
+        raise InvalidValue(f"{slice_.name} has no plane z={plane}")
     named = [("this placement", placement)]
     if beside == "default":
-        named.append((_NAMES[beside], jax_default(slice_, scene.layout, jax=study.key.toolchain.jax_release)))
+        named.append((_NAMES[beside], jax_default(slice_, layout, jax=study.key.toolchain.jax_release)))
     elif beside == "row-major":
         named.append((_NAMES[beside], row_major(slice_)))
-    pictures = [
-        scene.picture(
-            other,
-            title=name,
-            colour=query.get("axis", ""),
-            collective="" if chosen is None else chosen.key,
-            group=None if group == EVERY else read_number("group", group),
-            plane=plane,
-        )
-        for name, other in named
-    ]
+    chosen = scene.choice(query.get("collective", "")) if scene is not None else None
+    key, axis = "" if chosen is None else chosen.key, query.get("axis", "")
+    if scene is not None:
+        one = None if group == EVERY else read_number("group", group)
+        pictures = [
+            scene.picture(other, title=name, colour=axis, collective=key, group=one, plane=plane)
+            for name, other in named
+        ]
+    else:
+        named = named[:1]
+        pictures = [_stored(trial, slice_, placement, axis, plane)]
     full = compared(pictures)
-    pictures = [picture.scaled(full) for picture in pictures]
+    many = len(slice_.shape) == 3 and slice_.num_chips > MOST_CHIPS
     page = PlacementPage(
         of=f"plan {plan_id}" if plan_id else f"trial {trial.number} of study {study.id}",
         study_id=study.id,
@@ -216,37 +210,51 @@ def _page(
         plan_id=plan_id,
         workload=study.key.workload.name,
         slice_name=slice_.name,
-        axes=scene.layout.axes,
+        axes=layout.axes,
         axis=pictures[0].colour,
-        collectives=[(c.key, c.name, len(scene.walks(c, placement)), c.seconds) for c in scene.choices],
-        collective="" if chosen is None else chosen.key,
+        collectives=_collectives(scene, placement),
+        collective=key,
         group=group,
-        beside=beside,
+        beside=beside if scene is not None else "none",
         plane=plane,
         planes=slice_.shape[2] if many else 1,
-        placements=[
-            _shown(scene, name, other, picture) for (name, other), picture in zip(named, pictures, strict=True)
-        ],
+        placements=[_shown(scene, other, picture) for (_, other), picture in zip(named, pictures, strict=True)],
     )
-    return page, pictures
+    return page, [picture.scaled(full) for picture in pictures]
 
 
-def _shown(scene: Scene, name: str, placement: Placement, picture: SlicePicture) -> Shown:
-    slice_ = scene.slice_
-    refusal = scene.ranker.verdict(placement) if picture.step_s is None else None
+def _collectives(scene: Scene | None, placement: Placement) -> list[tuple[str, str, int, float]]:
+    choices = () if scene is None else scene.choices
+    return [(c.key, c.name, len(scene.walks(c, placement)), c.seconds) for c in choices if scene is not None]
+
+
+def _stored(trial: Trial, slice_: Slice, placement: Placement, axis: str, plane: int | None) -> SlicePicture:
+    """Returns the picture that a trial's own prediction gives where its program is not there: loads but no rings."""
+    prediction = prediction_of(trial.details)
+    axes = trial.candidate.layout.axes
+    return SlicePicture(
+        title="this placement",
+        slice_=slice_,
+        axes=axes,
+        devices=placement.devices,
+        colour=axis or max(axes, key=lambda one: one[1])[0],
+        links=() if prediction is None else prediction.busy_links,
+        step_s=trial.predicted_s if trial.predicted_s is not None and math.isfinite(trial.predicted_s) else None,
+        plane=plane,
+    )
+
+
+def _shown(scene: Scene | None, placement: Placement, picture: SlicePicture) -> Shown:
+    slice_, refusal = picture.slice_, ""
+    if picture.step_s is None and scene is not None:
+        rejection = scene.ranker.verdict(placement)
+        refusal = "it sends over a link that is missing" if rejection is None else rejection.detail
     return Shown(
-        name=name,
+        name=picture.title,
         description=placement.description or "as listed",
         positions=[(slice_.coords(device), slice_.core(device)) for device in placement.devices],
         step_s=picture.step_s,
-        refusal="" if picture.step_s is not None else refusal.detail if refusal else "it sends over a missing link",
-        links=picture.links,
+        refusal=refusal,
+        links=picture.links[:MOST_LINKS],
         ring=[[slice_.coords(device) for device in route.devices] for route in picture.routes if route.chosen],
     )
-
-
-def link_of_trial(request: Request, study_id: int, trial: Trial) -> str:
-    """Returns where the placement of a trial is drawn; nothing if it was not placed."""
-    if trial.placement is None or not trial.lowered_digest:
-        return ""
-    return site.link(request, "trial.placement", study_id=study_id, number=trial.number)

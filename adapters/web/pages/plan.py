@@ -71,8 +71,15 @@ def plan(request: Request) -> Response:
             )
         ),
     )
+    # Only where the study is there too, whose trial says which program the plan places.
+    placement_link = "" if page.study_id is None else site.link(request, "plan.placement", plan_id=stored.id)
     return site.answer(
-        request, "plan.html", page, python=apply_lines(stored), settings=nearest_settings(stored), placement_link=""
+        request,
+        "plan.html",
+        page,
+        python=apply_lines(stored),
+        settings=nearest_settings(stored),
+        placement_link=placement_link,
     )
 
 

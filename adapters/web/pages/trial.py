@@ -91,7 +91,9 @@ def trial(request: Request) -> Response:
             **_drawn_step(study, found, program),
         },
         against=request.query_params.get("against", ""),
-        placement_link="",
+        placement_link=""
+        if found.placement is None
+        else site.link(request, "trial.placement", study_id=study_id, number=number),
     )
 
 

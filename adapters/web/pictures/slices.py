@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -76,6 +76,10 @@ class SlicePicture:
         """Seconds of the darkest shade."""
         most = self.busiest.busy_s if self.busiest is not None else 0.0
         return self.full_s if self.full_s is not None else most
+
+    def scaled(self, full_s: float | None) -> SlicePicture:
+        """Returns the same picture with another darkest shade."""
+        return replace(self, full_s=full_s)
 
 
 def draw(picture: SlicePicture) -> Drawing:
