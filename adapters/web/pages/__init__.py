@@ -15,32 +15,28 @@ from adapters.web.pages.study import StudyPages
 def routes() -> list[BaseRoute]:
     """Returns the routes of the pages."""
     study = StudyPages()
-    of_study = "/studies/{study_id:int}"
+    of_study, of_plan = "/studies/{study_id:int}", "/plans/{plan_id:int}"
+    of_trial = f"{of_study}/trials/{{number:int}}"
     return [
-        Route("/", overview.overview, name="overview"),
+        *_twins("/", overview.overview, "overview"),
         Route("/overview.json", overview.overview, name="overview.json"),
         Route("/plans.csv", overview.download, name="plans.csv"),
         Route("/plans/table", overview.table, name="plans.table"),
-        Route("/studies", studies.studies, name="studies"),
-        Route("/studies.json", studies.studies, name="studies.json"),
-        Route(of_study, study.page, name="study"),
-        Route(f"{of_study}.json", study.page, name="study.json"),
+        *_twins("/studies", studies.studies, "studies", "json"),
+        *_twins(of_study, study.page, "study", "json"),
         Route(f"{of_study}/live", study.live, name="study.live"),
         Route(f"{of_study}/trials", study.trials, name="study.trials"),
         Route(f"{of_study}/trials.csv", study.download, name="study.csv"),
-        Route(f"{of_study}/trials/{{number:int}}", trial.trial, name="trial"),
-        Route(f"{of_study}/trials/{{number:int}}.json", trial.trial, name="trial.json"),
-        Route("/compare", compare.compare, name="compare"),
-        Route("/compare.json", compare.compare, name="compare.json"),
-        Route("/plans/{plan_id:int}", plan.plan, name="plan"),
-        Route("/plans/{plan_id:int}.json", plan.plan, name="plan.json"),
-        Route("/plans/{plan_id:int}/export", plan.export, name="plan.export"),
-        *_placements("plan", "/plans/{plan_id:int}/placement", placement.of_plan),
-        *_placements("trial", f"{of_study}/trials/{{number:int}}/placement", placement.of_trial),
+        *_twins(of_trial, trial.trial, "trial", "json"),
+        *_twins(f"{of_trial}/placement", placement.of_trial, "trial.placement", "json", "svg"),
+        *_twins(of_plan, plan.plan, "plan", "json"),
+        *_twins(f"{of_plan}/placement", placement.of_plan, "plan.placement", "json", "svg"),
+        Route(f"{of_plan}/export", plan.export, name="plan.export"),
+        *_twins("/compare", compare.compare, "compare", "json"),
         Route("/theme", theme.choose, name="theme", methods=["POST"]),
     ]
 
 
-def _placements(of: str, path: str, page: Callable[[Request], Response]) -> list[BaseRoute]:
-    """Returns the page of a placement, its JSON twin, and its pictures as a file."""
-    return [Route(path + kind, page, name=f"{of}.placement{kind}") for kind in ("", ".json", ".svg")]
+def _twins(path: str, page: Callable[[Request], Response], name: str, *kinds: str) -> list[BaseRoute]:
+    """Returns the routes of a page and of the same page in other forms."""
+    return [Route(path, page, name=name), *(Route(f"{path}.{kind}", page, name=f"{name}.{kind}") for kind in kinds)]

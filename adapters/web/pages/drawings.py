@@ -113,7 +113,9 @@ def draw_history(marks: Sequence[Mark], begun: datetime, baselines: Sequence[tup
 def draw_scatter(pairs: Sequence[Pair], rank: float | None, relative_error: float | None) -> Markup:
     """Draws what was predicted against what was measured."""
     named = [(f"trial {pair.number}", pair.predicted_s, pair.measured_s) for pair in pairs]
-    return shown(scatter.draw(scatter.Agreement(pairs=named, relative_error=relative_error, rank=rank)), "picture-scatter")
+    return shown(
+        scatter.draw(scatter.Agreement(pairs=named, relative_error=relative_error, rank=rank)), "picture-scatter"
+    )
 
 
 def draw_coordinates(trials: Sequence[Coordinates]) -> Markup:
