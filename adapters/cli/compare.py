@@ -11,13 +11,9 @@ import numpy as np
 import storage
 from adapters.cli import chosen, options, render
 from tuner.calibration.calibration import calibration
-from tuner.errors import PlanNotFound
 from tuner.network.cost import Degraded
 from tuner.placements.placement import Placement
 from tuner.placements.ranking import RankedPlacement, rank_with
-from tuner.plans.plan import Plan
-from tuner.ports import Compiled
-from tuner.stores import ContentKey, Store
 from tuner.timeline.ranker import Ranker
 
 
@@ -33,7 +29,7 @@ def command(placements: bool, db: str | None, output: str, **named: Any) -> None
     """
     with storage.open_store(db) as store:
         stored = chosen.find(store, **named)
-        program = _compiled(store, stored.plan).program
+        program = chosen.compiled(store, stored.plan).program
     plan = stored.plan
     links = named["links"] or tuple(map(Degraded.parse, plan.constraints.links))
     ranker = Ranker(program, plan.slice, plan.candidate.layout, calibration(plan.slice.generation_name), links)
@@ -66,26 +62,6 @@ def command(placements: bool, db: str | None, output: str, **named: Any) -> None
     for entry in entries:
         if entry["reason"]:
             click.echo(f"{entry['name']}: {entry['reason']}")
-
-
-def _compiled(store: Store, plan: Plan) -> Compiled:
-    """Returns the program of a plan, found by its trial. Raises PlanNotFound if the database does not hold it."""
-    trials = [trial for study in store.studies() if study.key.name == plan.study for trial in store.trials(study.id)]
-    trial = next((trial for trial in trials if trial.number == plan.trial), None)
-    key = ContentKey(
-        workload_digest=plan.workload.digest,
-        slice_name=plan.slice.name,
-        wrap=plan.slice.wrap,
-        toolchain_digest=plan.toolchain.digest,
-        candidate_digest=plan.candidate.digest,
-    )
-    found = store.compiled_program(trial.lowered_digest, key) if trial is not None and trial.lowered_digest else None
-    if not isinstance(found, Compiled):
-        raise PlanNotFound(
-            f"the compiled program of trial {plan.trial} of study {plan.study!r} is not in this database; "
-            "run `meshwright tune` for it against this database"
-        )
-    return found
 
 
 def _step_s(ranker: Ranker, placement: Placement) -> float:

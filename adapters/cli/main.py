@@ -31,6 +31,7 @@ _COMMANDS = {
     "nightly": ("adapters.cli.nightly", "Tune what is missing or stale, from a file, within a budget."),
     "explain": ("adapters.cli.explain", "Say why a plan won and where its time goes."),
     "compare": ("adapters.cli.compare", "List placements of a plan's program side by side."),
+    "picture": ("adapters.cli.picture", "Draw a plan's placement as an SVG file."),
     "models": ("adapters.cli.models", "List the models that can be tuned."),
     "slices": ("adapters.cli.slices", "List the slices that can be tuned for."),
     "serve": ("adapters.cli.serve", "Serve lookups and the dashboard over HTTP."),

@@ -207,7 +207,7 @@ def _legend(trace: Trace) -> str:
     for kind, name in items:
         parts.append(tag("rect", class_=kind, x=x, y=2, width=12, height=12))
         parts.append(label(x + 17, 12, name, class_="small soft"))
-        x += 34 + 6.2 * len(name)
+        x += 34 + 5.4 * len(name)
     return "".join(parts)
 
 
