@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tuner.layouts.layout import Candidate
@@ -60,6 +61,7 @@ class Agenda:
         self._forced: deque[Item] = deque()
         self._variants: deque[Prospect] = deque()
         self._tuned: Candidate | None = None
+        self._aside: dict[str, Item] = {}
         self.baselines: dict[str, str] = {}
         self.missing: dict[str, str] = {}
         self.stopped = ""
@@ -92,6 +94,7 @@ class Agenda:
 
         Prospects that the best prediction shows to be hopeless leave as rejected trials on the way.
         """
+        self.stopped, self.proved, self.exhausted = "", False, False
         if self._forced:
             return self._forced.popleft()
         best = self._ledger.best
@@ -122,6 +125,34 @@ class Agenda:
     def drop(self, candidate: Candidate) -> None:
         """Takes a candidate off the agenda."""
         self._queue.drop(candidate.digest)
+
+    def note(self, trial: Trial) -> None:
+        """Notes the end of a trial: a baseline that was rejected is missing."""
+        if trial.baseline and trial.rejection is not None:
+            self.missing[trial.baseline] = trial.rejection.detail
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something was set aside."""
+        return bool(self._aside)
+
+    def set_aside(self, item: Item) -> None:
+        """Takes off what another worker is at."""
+        digest = item.prospect.candidate.digest
+        self._queue.drop(digest)
+        self._aside[digest] = item
+
+    def take_back(self, free: Callable[[Candidate], bool]) -> None:
+        """Puts back what was set aside and is free again without a result; what has one is gone."""
+        for digest, item in list(self._aside.items()):
+            if digest in self._ledger.trials:
+                del self._aside[digest]
+            elif free(item.prospect.candidate):
+                del self._aside[digest]
+                if item.forced:
+                    self._forced.append(item)
+                else:
+                    self._queue.add(item.prospect)
 
     def _force(self, name: str, candidate: Candidate) -> None:
         self.baselines[name] = candidate.digest

@@ -12,13 +12,15 @@ import optuna
 
 from tuner.calibration.calibration import calibration
 from tuner.layouts.layout import Candidate
+from tuner.leases import Lease
 from tuner.network.cost import Degraded
 from tuner.placements.placement import Placement
 from tuner.plans.toolchain import Toolchain
 from tuner.ports import Compiled, Compiler, Screener, Workload, WorkloadSpec
 from tuner.rejections import Rejection, RejectReason, Stage
-from tuner.search.agenda import Agenda
+from tuner.search.agenda import Agenda, Item
 from tuner.search.cache import CachedCompiler, CachedScreener, Subject
+from tuner.search.crew import MOST_VANISHED, TTL_S, Crew
 from tuner.search.events import Listener, Stopped, TrialEnded, TrialStarted, silent
 from tuner.search.ledger import Ledger
 from tuner.search.outcome import Outcome
@@ -34,9 +36,10 @@ from tuner.search.sampler import DecidedSampler, make_adviser
 from tuner.search.screen import ScreenStage
 from tuner.search.settings import Settings
 from tuner.search.stopping import Budget
-from tuner.search.trials import bounded, rejected, running
+from tuner.search.trials import UNNUMBERED, bounded, rejected, running, uncompiled
 from tuner.slices.slice import Slice
 from tuner.stores import Store, Trial, TrialState
+from tuner.work import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +50,28 @@ class _Job:
 
 
 class Search:
-    """One search of a workload on a slice. Build it, `run` it once."""
+    """One search of a workload on a slice. Build it, `run` it once.
+
+    Several searches of one study, in any processes, share it: each takes candidates that no other one holds.
+
+    Args:
+        workload: what is laid out.
+        spec: how another process finds it.
+        slice_: what it is laid out on.
+        toolchain: that compiles.
+        screener: looks at candidates.
+        compiler: compiles them.
+        store: keeps everything.
+        optuna_storage: has the Optuna study.
+        settings: budget and behaviour.
+        pruner: of the Optuna study; None for the one that ends what its bound shows to be slower.
+        listener: is told what happens.
+        jobs: compiles at once.
+        joined: ends when another search has closed the study, and does not open it.
+        lease_ttl_s: seconds after which others take over what this process held, if it vanishes.
+        clock: monotonic, in seconds.
+        pause: sleeps so many seconds.
+    """
 
     def __init__(
         self,
@@ -64,7 +88,10 @@ class Search:
         pruner: optuna.pruners.BasePruner | None = None,
         listener: Listener = silent,
         jobs: int = 1,
+        joined: bool = False,
+        lease_ttl_s: float = TTL_S,
         clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._workload = workload
         self._slice = slice_
@@ -80,19 +107,24 @@ class Search:
         subject = Subject(
             workload=self._key.workload, source=workload.source, spec=spec, slice=slice_, toolchain=toolchain
         )
-        self._compiler = CachedCompiler(compiler, store, subject)
+        self._spec = spec
+        self._toolchain = toolchain
+        self._joined = joined
+        self._study = store.open_study(self._key)
+        self._crew = Crew(store, self._study.id, subject, ttl_s=lease_ttl_s, clock=clock, pause=pause)
+        heartbeat = self._crew.heartbeat
+        self._compiler = CachedCompiler(compiler, store, subject, heartbeat=heartbeat, pause=pause)
         self._screen = ScreenStage(
             workload=workload,
             slice_=slice_,
             calibration=self._calibration,
-            screener=CachedScreener(screener, store, subject),
+            screener=CachedScreener(screener, store, subject, heartbeat=heartbeat, pause=pause),
             reserve_hbm_bytes=self._settings.constraints.reserve_hbm_bytes,
             listener=listener,
             routes=Routes(slice_, self._calibration, self._degraded, jax=self._jax),
             clock=clock,
         )
         self._parameters = Parameters(workload.space)
-        self._study = store.open_study(self._key)
         self._optuna = optuna.create_study(
             study_name=self._key.name,
             storage=optuna_storage,
@@ -109,6 +141,7 @@ class Search:
             optuna_storage,
             self._parameters,
             learner=None if adviser is None else adviser.learn,
+            keeper=lambda: self._crew.keeper,
         )
         self._budget = Budget(
             settings=self._settings,
@@ -148,21 +181,24 @@ class Search:
         )
         self._proposed: dict[int, Placement] = {}
         self._busy: set[str] = set()
+        self._taken: set[str] = set()
+        self._dismissed = False
         self._stale = 0
 
     def run(self) -> Outcome:
         """Runs the funnel. On KeyboardInterrupt, everything that was found is stored before the outcome returns."""
         agenda, interrupted = self._agenda, False
-        try:
-            self._ledger.reconcile()
-            self._look_at_all()
-            agenda.fill()
-            self._compile_all()
-        except KeyboardInterrupt:
-            interrupted, agenda.stopped, agenda.proved = True, "it was told to stop", False
-        self._store.close_run(self._study.id, proved=agenda.proved, spent_s=self._budget.elapsed_s)
-        self._listener(Stopped(reason=agenda.stopped, proved=agenda.proved))
-        return self._outcome(interrupted=interrupted)
+        with self._crew:
+            try:
+                self._begin()
+                self._look_at_all()
+                agenda.fill()
+                self._compile_all()
+            except KeyboardInterrupt:
+                interrupted, agenda.stopped, agenda.proved = True, "it was told to stop", False
+            self._close_run(ended=not interrupted and not self._dismissed)
+            self._listener(Stopped(reason=agenda.stopped, proved=agenda.proved))
+            return self._outcome(interrupted=interrupted)
 
     def recheck(self, candidate: Candidate) -> Outcome:
         """Compiles and places one candidate and looks at nothing else: the winner under another toolchain, for example.
@@ -170,26 +206,67 @@ class Search:
         It becomes a trial of the study, so that a later search compares with it and does not compile it again. If it
         does not run, it is among the `rejected` of the outcome. On KeyboardInterrupt the trial is interrupted.
         """
-        self._ledger.reconcile()
-        if candidate.digest not in self._ledger.trials:
-            self._ledger.refuse(self._screen.look([candidate]))
-            prospect = self._screen.prospects.get(candidate.digest)
-            if prospect is not None:
-                self._retry(prospect)
-            self._store.close_run(self._study.id, proved=False, spent_s=self._budget.elapsed_s)
-        return self._outcome(interrupted=False)
+        with self._crew:
+            self._reconcile()
+            if candidate.digest not in self._ledger.trials:
+                self._ledger.refuse(self._screen.look([candidate]))
+                prospect = self._screen.prospects.get(candidate.digest)
+                if prospect is not None:
+                    self._retry(prospect)
+                self._close_run(ended=False)
+            return self._outcome(interrupted=False)
+
+    def _begin(self) -> None:
+        if not self._joined:
+            self._store.publish(
+                Task(
+                    study_id=self._study.id,
+                    spec=self._spec,
+                    slice_name=self._slice.name,
+                    toolchain=self._toolchain,
+                    settings=self._settings,
+                    space=self._workload.space,
+                )
+            )
+        self._reconcile()
+
+    def _reconcile(self) -> None:
+        """Mends the books, if they are this process's to keep."""
+        if not self._crew.keeper:
+            return
+        alone, busy = self._crew.alone, self._crew.busy()
+        self._ledger.reconcile(
+            # Between asking Optuna for a trial and writing it, only its worker knows that it is alive.
+            lambda trial: not alone and (trial is None or self._crew.resource(trial.candidate) in busy)
+        )
+        self._ledger.refresh()
+
+    def _close_run(self, *, ended: bool) -> None:
+        """Stores what this run was. One that ended by itself speaks for the study, and closes it for workers."""
+        proved = self._agenda.proved if ended else self._store.open_study(self._key).proved and self._dismissed
+        if ended:
+            self._store.close_task(self._study.id)
+        self._store.close_run(self._study.id, proved=proved, spent_s=self._crew.kept_s)
 
     def _retry(self, prospect: Prospect) -> None:
-        number = self._ledger.open(prospect.candidate)
-        trial = self._ledger.start(running(number, prospect, ""))
-        self._listener(TrialStarted(trial=trial))
-        started = self._clock()
+        while self._crew.take(prospect.candidate) is None:
+            self._crew.wait()
         try:
-            compiled, cached = self._compiler.compile(prospect.candidate)
-        except BaseException:
-            self._ledger.end(replace(trial, state=TrialState.INTERRUPTED))
-            raise
-        self._finish(trial, compiled, seconds=self._clock() - started, cached=cached)
+            self._ledger.refresh()
+            if prospect.candidate.digest in self._ledger.trials:
+                return
+            number = self._ledger.open(prospect.candidate)
+            trial = self._ledger.start(running(number, prospect, ""))
+            self._listener(TrialStarted(trial=trial))
+            started = self._clock()
+            try:
+                compiled, cached = self._compiler.compile(prospect.candidate)
+            except BaseException:
+                self._ledger.end(replace(trial, state=TrialState.INTERRUPTED))
+                raise
+            self._finish(trial, compiled, seconds=self._clock() - started, cached=cached)
+        finally:
+            self._crew.give_back(prospect.candidate)
 
     def _look_at_all(self) -> None:
         candidates, refused = self._screen.enumerate()
@@ -200,24 +277,54 @@ class Search:
         jobs: deque[_Job] = deque()
         pool = ThreadPoolExecutor(max_workers=self._jobs)
         try:
-            while True:
+            while self._catch_up():
                 while len(jobs) < self._jobs and (trial := self._choose(len(jobs))) is not None:
                     future = pool.submit(self._compiler.compile, trial.candidate)
                     jobs.append(_Job(trial=trial, started=self._clock(), future=future))
-                if not jobs:
+                if jobs:
+                    # Results are taken in the order of their start, so that a run can be repeated.
+                    outcome, cached = jobs[0].future.result()
+                    self._finish(jobs[0].trial, outcome, seconds=self._clock() - jobs[0].started, cached=cached)
+                    self._crew.give_back(jobs.popleft().trial.candidate)
+                elif self._others_are_at_it():
+                    self._crew.wait()
+                else:
                     break
-                # Results are taken in the order of their start, so that a run can be repeated.
-                outcome, cached = jobs[0].future.result()
-                self._finish(jobs[0].trial, outcome, seconds=self._clock() - jobs[0].started, cached=cached)
-                jobs.popleft()
         except BaseException:
             # A compile that runs is not waited for: whoever owns the compiler ends it.
             pool.shutdown(wait=False, cancel_futures=True)
             for job in jobs:
                 if self._ledger.is_open(job.trial.number):
                     self._ledger.end(replace(job.trial, state=TrialState.INTERRUPTED))
+                self._crew.give_back(job.trial.candidate)
             raise
         pool.shutdown()
+
+    def _catch_up(self) -> bool:
+        """Takes in what other processes did meanwhile; returns False if one of them has closed the study."""
+        self._taken.clear()
+        for trial in self._ledger.refresh():
+            self._agenda.drop(trial.candidate)
+            self._agenda.note(trial)
+        if self._agenda.waiting or self._ledger.elsewhere:
+            busy = self._crew.busy()
+
+            def free(candidate: Candidate) -> bool:
+                return self._crew.resource(candidate) not in busy
+
+            if self._ledger.elsewhere and self._crew.keeper:
+                for trial in [t for t in self._ledger.elsewhere.values() if free(t.candidate)]:
+                    self._ledger.give_up(trial)
+            self._agenda.take_back(free)
+        if self._joined and not self._crew.wanted:
+            self._agenda.stopped = "another search has closed the study"
+            self._dismissed = True
+        return not self._dismissed
+
+    def _others_are_at_it(self) -> bool:
+        """Whether something that another process is at may still matter to this one."""
+        at_it = self._agenda.waiting or bool(self._ledger.elsewhere)
+        return at_it and not self._budget.out_of_time
 
     def _choose(self, compiling: int) -> Trial | None:
         """Starts and returns the next trial to compile; None if there is none, with the reason in the agenda."""
@@ -226,36 +333,71 @@ class Search:
             if asked is not None:
                 number, candidate = asked
                 prospect = self._judge(number, candidate)
-                baseline = ""
                 if prospect is None:
                     continue
+                item, proposal = Item(prospect=prospect, forced=True), None
             else:
-                chosen = self._agenda.next(compiling)
+                chosen = self._agenda.next(compiling + len(self._ledger.elsewhere))
                 if chosen is None:
                     return None
                 proposal = None if chosen.forced else self._propose()
-                prospect, baseline = (chosen.prospect if proposal is None else proposal.prospect), chosen.baseline
+                item = chosen if proposal is None else Item(prospect=proposal.prospect)
+                number = UNNUMBERED
+            prospect = item.prospect
+            lease = self._take(item, proposal)
+            if lease is None:
+                if number != UNNUMBERED:
+                    self._ledger.end(replace(running(number, prospect, ""), state=TrialState.INTERRUPTED))
+                continue
+            if number == UNNUMBERED:
                 number = self._ledger.open(prospect.candidate)
-                if proposal is not None:
-                    self._proposed[number] = proposal.placement
+            if proposal is not None:
+                self._proposed[number] = proposal.placement
             best = self._ledger.best
             pruned = self._ledger.hopeless(number, prospect.bound.step_s)
             self._agenda.drop(prospect.candidate)
-            if pruned and not baseline and best is not None and best.predicted_s is not None:
-                self._proposed.pop(number, None)
-                self._ledger.end(replace(bounded(prospect, best.predicted_s), number=number))
+            if pruned and not item.baseline and best is not None and best.predicted_s is not None:
+                self._discard(replace(bounded(prospect, best.predicted_s), number=number))
                 continue
-            trial = self._ledger.start(running(number, prospect, baseline))
+            trial = self._ledger.start(running(number, prospect, item.baseline))
+            if lease.claims > MOST_VANISHED:
+                self._discard(uncompiled(trial, _deadly(lease)))
+                continue
             self._busy.add(trial.candidate.digest)
             self._listener(TrialStarted(trial=trial))
             return trial
+
+    def _take(self, item: Item, proposal: Proposal | None) -> Lease | None:
+        """Takes a candidate for this process; None if another one is at it or has done it, and then it is set aside."""
+        candidate = item.prospect.candidate
+        lease = self._crew.take(candidate)
+        if lease is not None and proposal is None:
+            # What is known now is all that there will be as long as this process holds the candidate.
+            for trial in self._ledger.refresh():
+                self._agenda.drop(trial.candidate)
+                self._agenda.note(trial)
+            if candidate.digest in self._ledger.trials:
+                self._crew.give_back(candidate)
+                self._agenda.drop(candidate)
+                return None
+        if lease is None and proposal is None:
+            self._agenda.set_aside(item)
+        elif lease is None:
+            self._taken.add(candidate.digest)
+        return lease
+
+    def _discard(self, trial: Trial) -> None:
+        """Ends a trial that does not go to the compiler."""
+        self._proposed.pop(trial.number, None)
+        self._agenda.note(self._ledger.end(trial))
+        self._crew.give_back(trial.candidate)
 
     def _propose(self) -> Proposal | None:
         """Returns what the sampler proposes; None for best-first, and where another one has nothing new to compile."""
         if self._proposals is None or self._stale >= MOST_DRAWS:
             self._stale = 0
             return None
-        proposal = self._proposals.draw(self._busy)
+        proposal = self._proposals.draw(self._busy | self._taken)
         known = proposal is not None and proposal.prospect.candidate.digest in self._ledger.trials
         self._stale = self._stale + 1 if known else 0
         return proposal
@@ -293,8 +435,10 @@ class Search:
         ended, placements = self._place.end(trial, outcome, self._proposed.pop(trial.number, None))
         ended = self._ledger.end(ended)
         self._busy.discard(ended.candidate.digest)
-        if ended.baseline and ended.rejection is not None:
-            self._agenda.missing[ended.baseline] = ended.rejection.detail
+        self._agenda.note(ended)
+        if ended.state is TrialState.SUPERSEDED:
+            prospect = self._screen.prospects[ended.candidate.digest]
+            self._agenda.set_aside(Item(prospect=prospect, baseline=ended.baseline, forced=bool(ended.baseline)))
         self._listener(
             TrialEnded(
                 trial=ended,
@@ -309,16 +453,17 @@ class Search:
         by_digest = self._ledger.trials
         tried = {name: by_digest[digest] for name, digest in self._agenda.baselines.items() if digest in by_digest}
         baselines = {name: trial for name, trial in tried.items() if trial.predicted_s is not None}
-        plan, promoted = promote_best(
-            store=self._store,
-            compiler=self._compiler,
-            key=self._key,
-            best=self._ledger.best,
-            baselines=baselines,
-            missing=self._agenda.missing,
-            proved=self._agenda.proved,
-            margin=self._settings.margin,
-        )
+        with self._crew.turn("promote"):
+            plan, promoted = promote_best(
+                store=self._store,
+                compiler=self._compiler,
+                key=self._key,
+                best=self._ledger.best,
+                baselines=baselines,
+                missing=self._agenda.missing,
+                proved=self._agenda.proved,
+                margin=self._settings.margin,
+            )
         return Outcome(
             study=self._study,
             trials=sorted(self._ledger.completed, key=lambda t: (t.predicted_s or 0.0, t.number)),
@@ -335,3 +480,13 @@ class Search:
             interrupted=interrupted,
             exhausted=self._agenda.exhausted,
         )
+
+
+def _deadly(lease: Lease) -> Rejection:
+    vanished = lease.claims - 1
+    return Rejection(
+        stage=Stage.COMPILE,
+        reason=RejectReason.COMPILER_ABORT,
+        detail=f"{vanished} workers vanished while they compiled it; it is not tried again",
+        numbers={"vanished": vanished},
+    )

@@ -7,12 +7,15 @@ Optuna, which counts for all workers; a kill in between leaves rejected trials t
 
 from __future__ import annotations
 
+import logging
 import math
 import platform
+import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import optuna
 from optuna.distributions import CategoricalDistribution
@@ -26,13 +29,19 @@ from tuner.search.parameters import Parameters, Params
 from tuner.search.physical import recall
 from tuner.search.pruner import BOUND_STEP, BoundPruner
 from tuner.search.sampler import DecidedSampler
-from tuner.search.trials import DUPLICATE_OF, PHYSICAL, PROPOSED, repeated
-from tuner.stores import Study, Trial, TrialState, TrialStore
+from tuner.search.trials import DUPLICATE_OF, PHYSICAL, PROPOSED, UNNUMBERED, repeated
+from tuner.stores import Store, Study, Trial, TrialState
 
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_PAUSES_S = (0.05, 0.15, 0.5, 1.5)
 _CANDIDATE = "candidate"
 _REASON = "reject_reason"
 _DESCRIPTION = "placement"
 _BASELINE = "baseline"
+
+_WITHOUT_RESULT = (TrialState.RUNNING, TrialState.INTERRUPTED, TrialState.SUPERSEDED)
 
 Distributions = dict[str, CategoricalDistribution]
 
@@ -61,20 +70,24 @@ class Ledger:
         parameters: of the space.
         clock: gives the time.
         learner: is told of every trial that ends, as Optuna knows it.
+        keeper: whether this process keeps the books: of several that search a study, one writes what the screen
+            rejects; the others keep it in case they have to take over.
 
     Attributes:
         trials: by the candidate's digest; of several trials of one candidate (under proposed placements) the best.
+        elsewhere: trials that run in other processes, by number.
     """
 
     def __init__(
         self,
-        store: TrialStore,
+        store: Store,
         study: Study,
         optuna_study: optuna.Study,
         optuna_storage: optuna.storages.BaseStorage,
         parameters: Parameters,
         clock: Callable[[], datetime] = utc_now,
         learner: Callable[[Sequence[FrozenTrial]], None] | None = None,
+        keeper: Callable[[], bool] = lambda: True,
     ) -> None:
         self._store = store
         self._study = study
@@ -83,20 +96,19 @@ class Ledger:
         self._parameters = parameters
         self._clock = clock
         self._learner = learner
+        self._keeper = keeper
         self._host = platform.node()
         self._open: dict[int, optuna.Trial] = {}
         self._first: dict[str, Trial] = {}
         self._programs: dict[str, Trial] = {}
         self._placements: dict[str, list[Placement]] = {}
         self._best: Trial | None = None
+        self._entered: set[int] = set()
+        self._unwritten: dict[str, Trial] = {}
+        self._mark = 0
         self.trials: dict[str, Trial] = {}
-        earlier = [
-            trial for trial in store.trials(study.id) if trial.state not in (TrialState.RUNNING, TrialState.INTERRUPTED)
-        ]
-        for trial in earlier:
-            self._enter(trial)
-        if learner is not None and earlier:
-            learner([self._frozen(trial) for trial in earlier])
+        self.elsewhere: dict[int, Trial] = {}
+        self.refresh()
 
     @property
     def completed(self) -> list[Trial]:
@@ -134,12 +146,40 @@ class Ledger:
         pruner = self._optuna.pruner
         return pruner.cut(self._optuna) if isinstance(pruner, BoundPruner) else math.inf
 
+    def refresh(self) -> list[Trial]:
+        """Reads what was written since the last time; returns the trials of other processes that ended."""
+        changed, self._mark = self._store.changed_trials(self._study.id, self._mark)
+        ended = []
+        for trial in changed:
+            if trial.number in self._open or trial.number in self._entered:
+                continue
+            if trial.state is TrialState.RUNNING:
+                self.elsewhere[trial.number] = trial
+                continue
+            self.elsewhere.pop(trial.number, None)
+            if trial.state not in _WITHOUT_RESULT:
+                ended.append(trial)
+                self._unwritten.pop(trial.candidate.digest, None)
+                self._enter(trial)
+        if self._learner is not None and ended:
+            self._learner([self._frozen(trial) for trial in ended])
+        if self._unwritten and self._keeper():
+            self._write(list(self._unwritten.values()))
+        return ended
+
+    def give_up(self, trial: Trial) -> None:
+        """Ends a trial whose worker vanished, so that its candidate is tried again."""
+        lost = replace(trial, state=TrialState.INTERRUPTED, finished_at=self._clock())
+        self.elsewhere.pop(trial.number, None)
+        if self._store.end_trial(self._study.id, lost).state is TrialState.INTERRUPTED:
+            _settle(lambda: self._optuna.tell(trial.number, state=OptunaState.FAIL, skip_if_finished=True))
+
     def open(self, candidate: Candidate) -> int:
         """Opens a trial of a candidate and returns its number."""
         self._decide(self._parameters.params(candidate))
-        trial = self._optuna.ask()
-        self._parameters.suggest(trial)
-        trial.set_user_attr(_CANDIDATE, candidate.digest)
+        trial = patiently(self._optuna.ask)
+        patiently(lambda: self._parameters.suggest(trial))
+        patiently(lambda: trial.set_user_attr(_CANDIDATE, candidate.digest))
         self._open[trial.number] = trial
         return trial.number
 
@@ -169,12 +209,23 @@ class Ledger:
         return running
 
     def end(self, trial: Trial) -> Trial:
-        """Writes a trial's end, in our tables and then in Optuna's."""
+        """Writes a trial's end, in our tables and then in Optuna's, and returns it as it is stored.
+
+        It is superseded if it was given up for lost meanwhile: then its candidate is tried again, perhaps elsewhere.
+        """
         ended = self._linked(replace(trial, host=self._host, finished_at=self._clock()))
-        self._store.save_trials(self._study.id, [ended])
+        ended = self._store.end_trial(self._study.id, ended)
+        open_trial = self._open.pop(ended.number)
+        if ended.state is TrialState.SUPERSEDED:
+            return ended
         if ended.state is not TrialState.INTERRUPTED:
             self._enter(ended)
-        open_trial = self._open.pop(ended.number)
+        _settle(lambda: self._end_in_optuna(open_trial, ended))
+        if self._learner is not None:
+            self._learner([self._frozen(ended)])
+        return ended
+
+    def _end_in_optuna(self, open_trial: optuna.Trial, ended: Trial) -> None:
         physical, distributions = self._physical(ended)
         self._decide(physical)
         for name, distribution in distributions.items():
@@ -183,12 +234,9 @@ class Ledger:
             if name != _CANDIDATE:
                 open_trial.set_user_attr(name, value)
         if ended.state is TrialState.COMPLETE:
-            self._optuna.tell(open_trial, _value(ended))
+            self._optuna.tell(open_trial, _value(ended), skip_if_finished=True)
         else:
-            self._optuna.tell(open_trial, state=_optuna_state(ended))
-        if self._learner is not None:
-            self._learner([self._frozen(ended)])
-        return ended
+            self._optuna.tell(open_trial, state=_optuna_state(ended), skip_if_finished=True)
 
     def placements(self, digest: str) -> Sequence[Placement]:
         """Returns the placements that a candidate was predicted under."""
@@ -203,10 +251,20 @@ class Ledger:
         return self.end(repeated(number, candidate, self.trials[candidate.digest]))
 
     def refuse(self, rejected: Sequence[Trial]) -> None:
-        """Writes a batch of trials that the screen rejected, numbered in both places alike."""
+        """Writes a batch of trials that the screen rejected, numbered in both places alike.
+
+        Where another process keeps the books, it does: they follow from what all know.
+        """
         fresh = [trial for trial in rejected if trial.candidate.digest not in self.trials]
-        if not fresh:
+        if fresh and self._keeper():
+            self._write(fresh)
             return
+        for trial in fresh:
+            self._unwritten[trial.candidate.digest] = trial
+            self._enter(trial)
+
+    def _write(self, fresh: Sequence[Trial]) -> None:
+        self._unwritten.clear()
         frozen = [self._frozen(trial) for trial in fresh]
         numbers = self._create(frozen)
         now = self._clock()
@@ -220,34 +278,38 @@ class Ledger:
         if self._learner is not None:
             self._learner(frozen)
 
-    def reconcile(self) -> int:
+    def reconcile(self, alive: Callable[[Trial | None], bool] = lambda trial: False) -> int:
         """Makes the Optuna study agree with our tables; returns how many trials it mended.
 
-        A trial that Optuna still believes to be running was cut off: it gets the result that our tables hold, or fails.
-        Trials that only our tables hold are added.
+        A trial that Optuna still believes to be running was cut off, unless its worker is `alive` (which is asked with
+        None for a trial that our tables do not hold yet): it gets the result that our tables hold, or fails. Trials
+        that only our tables hold are added.
         """
         mended = 0
         ours = {trial.number: trial for trial in self._store.trials(self._study.id)}
         theirs = self._optuna.get_trials(deepcopy=False)
+        for trial in list(ours.values()):
+            if trial.state is TrialState.RUNNING and not alive(trial):
+                lost = replace(trial, state=TrialState.INTERRUPTED, finished_at=self._clock())
+                ours[trial.number] = self._store.end_trial(self._study.id, lost)
         for frozen in theirs:
             if frozen.state is OptunaState.RUNNING:
                 known = ours.get(frozen.number)
+                if alive(known):
+                    continue
                 if known is not None and known.state is TrialState.COMPLETE:
-                    self._optuna.tell(frozen.number, _value(known))
+                    self._optuna.tell(frozen.number, _value(known), skip_if_finished=True)
                 else:
-                    self._optuna.tell(frozen.number, state=OptunaState.FAIL)
+                    self._optuna.tell(frozen.number, state=OptunaState.FAIL, skip_if_finished=True)
                 mended += 1
-        for trial in ours.values():
-            if trial.state is TrialState.RUNNING:
-                self._store.save_trials(
-                    self._study.id, [replace(trial, state=TrialState.INTERRUPTED, finished_at=self._clock())]
-                )
         missing = [ours[number] for number in sorted(ours) if number >= len(theirs)]
         if missing:
             self._create([self._frozen(trial) for trial in missing])
         return mended + len(missing)
 
     def _enter(self, trial: Trial) -> None:
+        if trial.number != UNNUMBERED:
+            self._entered.add(trial.number)
         if DUPLICATE_OF in trial.numbers and trial.predicted_s is None:
             return  # what it repeats is entered
         digest = trial.candidate.digest
@@ -306,6 +368,27 @@ class Ledger:
             user_attrs=dict(_attributes(trial)),
             intermediate_values={} if trial.bound_s is None else {BOUND_STEP: trial.bound_s},
         )
+
+
+def _settle(write: Callable[[], object]) -> None:
+    """Writes to Optuna what our tables hold already: what cannot be written is left to `Ledger.reconcile`."""
+    try:
+        patiently(write)
+    except optuna.exceptions.UpdateFinishedTrialError:
+        pass  # it was given up for lost
+    except optuna.exceptions.StorageInternalError as error:
+        log.warning("the Optuna study lacks a result until it is reconciled: %s", error)
+
+
+def patiently(call: Callable[[], T]) -> T:
+    """Returns what a call of Optuna's returns, tried again while its storage fails."""
+    for pause_s in _PAUSES_S:
+        try:
+            return call()
+        except optuna.exceptions.StorageInternalError as error:
+            log.warning("Optuna's storage failed, trying again: %s", error)
+            time.sleep(pause_s * random.uniform(0.5, 1.5))
+    return call()
 
 
 def _value(trial: Trial) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -40,6 +41,11 @@ class Queue:
     def head(self) -> Prospect | None:
         """The most promising prospect that is left."""
         return self._order[0] if self._order else None
+
+    def add(self, prospect: Prospect) -> None:
+        """Takes a prospect in, unless it is there."""
+        if all(other.candidate.digest != prospect.candidate.digest for other in self._order):
+            insort(self._order, prospect, key=lambda p: (p.estimate_s, p.candidate.digest))
 
     def drop(self, digest: str) -> None:
         """Takes a candidate out, wherever it stands."""

@@ -32,14 +32,20 @@ class Budget:
 
     def exhausted(self, compiled: int) -> str:
         """Returns why there is no room for another compile, or an empty text."""
-        limit, total = self.settings.budget_s, self.spent_s + self.elapsed_s
         if self.settings.max_trials is not None and compiled >= self.settings.max_trials:
             return f"{compiled} candidates were compiled, as many as asked for"
-        expected = statistics.median(self.durations_s) if self.durations_s else 0.0
-        if limit is not None and total + expected > limit:
+        if self.out_of_time:
             earlier = f", {self.spent_s:.0f} s of it in earlier runs" if self.spent_s else ""
-            return f"the budget of {limit:.0f} s is spent ({total:.0f} s{earlier})"
+            total = self.spent_s + self.elapsed_s
+            return f"the budget of {self.settings.budget_s:.0f} s is spent ({total:.0f} s{earlier})"
         return ""
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether a compile that starts now would likely end after the budget."""
+        expected = statistics.median(self.durations_s) if self.durations_s else 0.0
+        limit = self.settings.budget_s
+        return limit is not None and self.spent_s + self.elapsed_s + expected > limit
 
 
 def unpromising(head: Prospect, ledger: Ledger, settings: Settings, open_count: int) -> str:
