@@ -11,7 +11,7 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from adapters.web import api, health, pages, problems
+from adapters.web import api, health, metrics, pages, problems
 from adapters.web.limits import DEFAULT, LimitBody, Limits
 from adapters.web.security import SecurityHeaders
 from adapters.web.state import ServiceState
@@ -42,11 +42,13 @@ def create_app(
     app = Starlette(
         routes=[
             *health.routes(),
+            *metrics.routes(),
             *api.routes(),
             Mount("/static", StaticFiles(packages=[("adapters.web", "static")]), name="static"),
             *pages.routes(),
         ],
         middleware=[
+            Middleware(metrics.CountAnswers, metrics=state.metrics),
             Middleware(SecurityHeaders),
             Middleware(LimitBody, limits=limits),
             Middleware(_RootPath, root_path),

@@ -35,7 +35,7 @@ def handlers() -> dict[Any, Any]:
     return {
         HTTPException: lambda request, error: answer(request, error.status_code, error.detail, headers=error.headers),
         PlanNotFound: lambda request, error: answer(request, 404, str(error)),
-        UnknownName: lambda request, error: answer(request, 400, str(error), nearest=list(error.nearest)),
+        UnknownName: lambda request, error: answer(request, 404, str(error), nearest=list(error.nearest)),
         InvalidValue: lambda request, error: answer(request, 400, str(error)),
         StoreError: _away,
         Exception: lambda request, error: answer(request, 500, "an error of the service; its log says more"),

@@ -7,7 +7,9 @@ import threading
 from starlette.datastructures import State
 
 import storage
+from adapters.web.api.kept import KeptPlans
 from adapters.web.limits import Limits
+from adapters.web.metrics import Metrics
 from tuner.stores import Store
 
 
@@ -18,28 +20,48 @@ class ServiceState(State):
         url: of the database; None for the default.
         token: what writes need; None if the service is read-only.
         limits: of body, page and time.
+        metrics: what was counted since the service started.
     """
 
     url: str | None
     token: str | None
     limits: Limits
     lock: threading.Lock
-    opened: Store | None
+    metrics: Metrics
+    opened: tuple[Store, KeptPlans] | None
 
     def __init__(self, *, url: str | None, token: str | None, limits: Limits) -> None:
-        super().__init__({"url": url, "token": token, "limits": limits, "opened": None, "lock": threading.Lock()})
+        super().__init__(
+            {
+                "url": url,
+                "token": token,
+                "limits": limits,
+                "metrics": Metrics(),
+                "opened": None,
+                "lock": threading.Lock(),
+            }
+        )
 
     @property
     def store(self) -> Store:
         """The store. Raises StoreError while the database cannot be opened; the next request tries again."""
+        return self._open()[0]
+
+    @property
+    def kept(self) -> KeptPlans:
+        """The plans that were served last. Raises StoreError as `store` does."""
+        return self._open()[1]
+
+    def _open(self) -> tuple[Store, KeptPlans]:
         with self.lock:
             if self.opened is None:
-                self.opened = storage.open_store(self.url, read_only=self.token is None)
+                store = storage.open_store(self.url, read_only=self.token is None)
+                self.opened = store, KeptPlans(store)
             return self.opened
 
     def close(self) -> None:
         """Closes the store if it was opened."""
         with self.lock:
             if self.opened is not None:
-                self.opened.close()
+                self.opened[0].close()
                 self.opened = None

@@ -6,6 +6,7 @@ Read from installed package metadata and the environment, so that a deploy fills
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
@@ -16,6 +17,9 @@ from tuner.errors import InvalidValue
 
 FLAG_VARIABLES = ("LIBTPU_INIT_ARGS", "XLA_FLAGS")
 """Environment variables whose flags are part of a toolchain."""
+
+_VERSION = re.compile(r"[0-9A-Za-z.+_!-]{1,64}")
+_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +67,28 @@ class Toolchain:
         )
 
     @property
-    def versions(self) -> str:
-        """The versions in one word, ``jax=0.12.0.1,jaxlib=0.12.0.1,libtpu=0.0.50.1``, as `parse` reads them."""
-        return f"jax={self.jax},jaxlib={self.jaxlib},libtpu={self.libtpu}"
+    def spelled(self) -> str:
+        """One line that `parse` reads: ``jax=0.12.0.1,jaxlib=0.12.0.1,libtpu=0.0.50.1;XLA_FLAGS=--a --b``.
+
+        A semicolon inside of a flag is written ``%3B``, a percent sign ``%25``.
+        """
+        versions = f"jax={self.jax},jaxlib={self.jaxlib},libtpu={self.libtpu}"
+        return ";".join([versions, *(f"{name}={_escaped(value)}" for name, value in self.flags)])
 
     @classmethod
-    def parse(cls, versions: str, flags: Mapping[str, str] | None = None) -> Toolchain:
-        """Reads `versions`, and the ambient flags by variable. Raises InvalidValue, with an example, for other text."""
+    def parse(cls, text: str) -> Toolchain:
+        """Reads `spelled`. Raises InvalidValue, with an example, for other text."""
+        versions, *flags = text.split(";")
         parts = dict(part.partition("=")[::2] for part in versions.split(","))
-        if set(parts) != {"jax", "jaxlib", "libtpu"} or not all(parts.values()):
-            raise InvalidValue(f"toolchain {versions!r} is not like jax=0.12.0.1,jaxlib=0.12.0.1,libtpu=0.0.50.1")
-        return cls(**parts, flags=_flags(flags or {}))
+        set_ = dict(part.partition("=")[::2] for part in flags)
+        legal = set(parts) == {"jax", "jaxlib", "libtpu"} and all(map(_VERSION.fullmatch, parts.values()))
+        if not legal or len(set_) != len(flags) or set(set_) - set(FLAG_VARIABLES):
+            raise InvalidValue(
+                f"toolchain {text[:_SHOWN]!r} is not like jax=0.12.0.1,jaxlib=0.12.0.1,libtpu=0.0.50.1, with "
+                f"{' and '.join(f';{name}=...' for name in FLAG_VARIABLES)} where these are set"
+            )
+        environ = {name: value.replace("%3B", ";").replace("%25", "%") for name, value in set_.items()}
+        return cls(**parts, flags=_flags(environ))
 
     def __str__(self) -> str:
         flags = "".join(f", {name}={value}" for name, value in self.flags)
@@ -89,6 +104,10 @@ def installed_toolchain(environ: Mapping[str, str] | None = None) -> Toolchain:
 def _flags(environ: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     flags = {name: " ".join(sorted(environ.get(name, "").split())) for name in FLAG_VARIABLES}
     return tuple((name, value) for name, value in flags.items() if value)
+
+
+def _escaped(flags: str) -> str:
+    return flags.replace("%", "%25").replace(";", "%3B")
 
 
 def _version(package: str) -> str:

@@ -18,10 +18,9 @@ from tuner.stores import StudyKey, Trial, TrialState
 TOKEN = "a token that nobody guesses"
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    """URL of a database with a plan and a study of three trials."""
-    url = f"sqlite:///{tmp_path / 'served.db'}"
+def filled(directory: Path) -> str:
+    """URL of a new database with a plan and a study of three trials."""
+    url = f"sqlite:///{directory / 'served.db'}"
     plan = make_plan()
     with storage.open_store(url, create=True) as store:
         study = store.open_study(StudyKey(workload=plan.workload, slice=V5E_2X4, toolchain=TOOLCHAIN))
@@ -40,6 +39,12 @@ def url(tmp_path: Path) -> str:
         )
         store.promote(plan)
     return url
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """URL of a database with a plan and a study of three trials."""
+    return filled(tmp_path)
 
 
 @pytest.fixture

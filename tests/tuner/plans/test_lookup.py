@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from tests.tuner.plans.samples import TOOLCHAIN, V5E_2X4, make_plan, stored
+from tuner.errors import InvalidValue
 from tuner.plans.lookup import Query, Rung, find
 from tuner.plans.plan import Constraints, Plan
 from tuner.plans.toolchain import Toolchain, installed_toolchain
@@ -105,3 +106,17 @@ def test_a_plan_for_a_slow_link_serves_those_who_name_it_only() -> None:
     assert "all links at their full rate" in answer.reasons[0]
     assert find(replace(QUERY, constraints=slow), among(make_plan())).plan is None
     assert Plan.from_json(plan.to_json()).constraints == slow
+
+
+@pytest.mark.parametrize("flags", [(), (("LIBTPU_INIT_ARGS", "--b"), ("XLA_FLAGS", "--a=1;2 --c=100%"))])
+def test_a_toolchain_is_spelled_in_one_line(flags: tuple[tuple[str, str], ...]) -> None:
+    toolchain = replace(TOOLCHAIN, flags=flags)
+    assert Toolchain.parse(toolchain.spelled) == toolchain
+
+
+@pytest.mark.parametrize(
+    "text", ["", "jax=1", "jax=1,jaxlib=2,libtpu=", "jax=1,jaxlib=2,libtpu=3;PATH=/bin", "jax 1;;"]
+)
+def test_other_text_is_no_toolchain(text: str) -> None:
+    with pytest.raises(InvalidValue, match="is not like jax="):
+        Toolchain.parse(text)
