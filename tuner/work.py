@@ -22,6 +22,7 @@ class Task:
 
     Attributes:
         study_id: the study.
+        key_digest: of its key, so that a worker whose code makes another study of the workload notices.
         spec: its workload.
         slice_name: what it is laid out on.
         toolchain: that a worker must have.
@@ -31,6 +32,7 @@ class Task:
     """
 
     study_id: int
+    key_digest: str
     spec: WorkloadSpec
     slice_name: str
     toolchain: Toolchain
@@ -41,6 +43,7 @@ class Task:
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON document without `study_id` and `open`."""
         return {
+            "key": self.key_digest,
             "model": self.spec.model,
             "parameters": dict(self.spec.parameters),
             "slice": self.slice_name,
@@ -58,6 +61,7 @@ class Task:
         space = document["space"]
         return cls(
             study_id=study_id,
+            key_digest=document["key"],
             spec=WorkloadSpec(model=document["model"], parameters=document["parameters"]),
             slice_name=document["slice"],
             toolchain=Toolchain.from_json(document["toolchain"]),

@@ -28,6 +28,7 @@ _COMMANDS = {
     "lookup": ("adapters.cli.lookup", "Print the stored plan of a model, shape and slice."),
     "plans": ("adapters.cli.plans", "List, show, export, compare, promote and retire plans."),
     "trials": ("adapters.cli.trials", "List the trials of a study."),
+    "worker": ("adapters.cli.worker", "Work on open studies together with other hosts."),
     "nightly": ("adapters.cli.nightly", "Tune what is missing or stale, from a file, within a budget."),
     "explain": ("adapters.cli.explain", "Say why a plan won and where its time goes."),
     "compare": ("adapters.cli.compare", "List placements of a plan's program side by side."),

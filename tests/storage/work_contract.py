@@ -26,6 +26,7 @@ SPACE = Space(
 def task(study_id: int, **changes: Any) -> Task:
     values: dict[str, Any] = {
         "study_id": study_id,
+        "key_digest": study_key().digest,
         "spec": WorkloadSpec(model="wan2.1-t2v-1.3b", parameters={"shape": "832x480x81", "videos": 2}),
         "slice_name": "v5e-2x4",
         "toolchain": NEW,

@@ -221,6 +221,7 @@ class Search:
             self._store.publish(
                 Task(
                     study_id=self._study.id,
+                    key_digest=self._key.digest,
                     spec=self._spec,
                     slice_name=self._slice.name,
                     toolchain=self._toolchain,
