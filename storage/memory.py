@@ -14,12 +14,14 @@ from storage.documents import (
 )
 from storage.memory_calibration import MemoryCalibrationStore
 from storage.memory_leases import MemoryLeaseStore
+from storage.memory_measurements import MemoryMeasurementStore
 from storage.memory_nights import MemoryNightStore
 from storage.memory_work import MemoryStudy, MemoryWorkStore, copy_of, kept_rejection
 from tuner.calibration.fitted import Fit
 from tuner.calibration.observation import Observation
 from tuner.errors import PlanNotFound
 from tuner.leases import Lease
+from tuner.measurements import Measurement
 from tuner.nightly.nights import StoredNight
 from tuner.plans.lookup import Answer, Header, Located, Query, locate
 from tuner.plans.plan import Plan, PlanState, StoredPlan
@@ -32,7 +34,9 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class MemoryStore(MemoryWorkStore, MemoryLeaseStore, MemoryNightStore, MemoryCalibrationStore, Store):
+class MemoryStore(
+    MemoryWorkStore, MemoryLeaseStore, MemoryNightStore, MemoryMeasurementStore, MemoryCalibrationStore, Store
+):
     """Everything in dictionaries. Safe for the threads of one process."""
 
     def __init__(self, *, clock: Callable[[], datetime] = _now) -> None:
@@ -46,6 +50,7 @@ class MemoryStore(MemoryWorkStore, MemoryLeaseStore, MemoryNightStore, MemoryCal
         self._leases: dict[str, Lease] = {}
         self._aborts: dict[str, int] = {}
         self._nights: dict[int, StoredNight] = {}
+        self._measurements: list[Measurement] = []
         self._observations: list[Observation] = []
         self._fits: list[Fit] = []
 

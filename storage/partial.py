@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlalchemy import Index, text
 
 import storage.schema_calibration
+import storage.schema_measurements
 import storage.schema_nights
 import storage.schema_work  # noqa: F401  their tables are of the schema too
 from storage.schema import PLAN_KEY, Base
@@ -38,6 +39,7 @@ Index(
             "revision",
             "objective",
             "reserve_hbm_bytes",
+            "evidence",
             "toolchain_digest",
             "id",
         )

@@ -14,7 +14,7 @@ from tuner.errors import StoreError
 VERSION_TABLE = "mw_alembic_version"
 """Ours alone: Optuna and others use Alembic's default name in the same database."""
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
 """Every revision, oldest first."""
 
 HEAD = REVISIONS[-1]

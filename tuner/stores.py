@@ -20,6 +20,7 @@ from tuner.calibration.records import CalibrationStore
 from tuner.canonical import digest
 from tuner.layouts.layout import Candidate
 from tuner.leases import LeaseStore
+from tuner.measurements import MeasurementStore
 from tuner.nightly.nights import NightStore
 from tuner.placements.placement import Placement
 from tuner.plans.lookup import Answer, Located, Query
@@ -281,7 +282,7 @@ class PlanStore(abc.ABC):
         """Takes a version out of service. Raises PlanNotFound."""
 
 
-class Store(TrialStore, ProgramStore, PlanStore, LeaseStore, WorkStore, NightStore, CalibrationStore):
+class Store(TrialStore, ProgramStore, PlanStore, LeaseStore, WorkStore, NightStore, MeasurementStore, CalibrationStore):
     """One database with everything. A context manager that closes it."""
 
     def __enter__(self) -> Self:

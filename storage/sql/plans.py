@@ -16,7 +16,7 @@ from storage.sql.database import Part, wrap_text
 from tuner.canonical import digest
 from tuner.errors import PlanNotFound
 from tuner.plans.lookup import Answer, Header, Located, Query, locate
-from tuner.plans.plan import Plan, PlanState, StoredPlan
+from tuner.plans.plan import Evidence, Plan, PlanState, StoredPlan
 from tuner.stores import PlanStore, StudyKey
 
 _STORED = (PlanRow.id, PlanRow.version, PlanRow.state, PlanRow.stored_at, PlanRow.note, PlanRow.document)
@@ -101,7 +101,7 @@ def _headers(session: Session, query: Query, *, shape: str | None = None) -> lis
     """
     digest_ = query.toolchain.digest if query.toolchain else ""
     own = PlanRow.toolchain_digest == digest_
-    apart = (PlanRow.shape, PlanRow.revision, PlanRow.objective, PlanRow.reserve_hbm_bytes)
+    apart = (PlanRow.shape, PlanRow.revision, PlanRow.objective, PlanRow.reserve_hbm_bytes, PlanRow.evidence)
     wanted = select(*apart, func.max(PlanRow.id), func.max(case((own, PlanRow.id)))).where(
         PlanRow.model == query.model,
         PlanRow.slice_name == query.slice_name,
@@ -111,7 +111,7 @@ def _headers(session: Session, query: Query, *, shape: str | None = None) -> lis
     if shape is not None:
         wanted = wanted.where(PlanRow.shape == shape)
     headers = []
-    for shape_, revision, objective, reserve, newest, newest_own in session.execute(wanted.group_by(*apart)):
+    for shape_, revision, objective, reserve, evidence, newest, newest_own in session.execute(wanted.group_by(*apart)):
         one = Header(
             id=newest,
             shape=shape_,
@@ -119,6 +119,7 @@ def _headers(session: Session, query: Query, *, shape: str | None = None) -> lis
             purpose=objective,
             reserve_hbm_bytes=reserve,
             toolchain_digest=digest_ if newest == newest_own else "",
+            measured=evidence is Evidence.MEASURED,
         )
         headers.append(one)
         if newest_own not in (None, newest):

@@ -8,6 +8,7 @@ from storage.revision import require_head
 from storage.sql.calibration import SqlCalibrationStore
 from storage.sql.database import Clock, Database, utc_now
 from storage.sql.leases import SqlLeaseStore
+from storage.sql.measurements import SqlMeasurementStore
 from storage.sql.nights import SqlNightStore
 from storage.sql.plans import SqlPlanStore
 from storage.sql.programs import SqlProgramStore
@@ -23,6 +24,7 @@ class SqlStore(
     SqlLeaseStore,
     SqlWorkStore,
     SqlNightStore,
+    SqlMeasurementStore,
     SqlCalibrationStore,
     Store,
 ):

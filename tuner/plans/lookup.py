@@ -14,7 +14,7 @@ from typing import Any
 from tuner.layouts.layout import Layout
 from tuner.placements.placement import Placement
 from tuner.plans.near import NOT_CHECKED, memory_sentence, sizes
-from tuner.plans.plan import Constraints, Plan, StoredPlan
+from tuner.plans.plan import Constraints, Evidence, Plan, StoredPlan
 from tuner.plans.toolchain import Toolchain
 from tuner.slices.slice import Slice
 
@@ -55,6 +55,7 @@ class Header:
     Attributes:
         id: of the stored version; a higher one is newer.
         purpose: objective and links, as `Constraints.purpose` shortens them.
+        measured: whether devices were timed.
     """
 
     id: int
@@ -63,6 +64,7 @@ class Header:
     purpose: str
     reserve_hbm_bytes: int
     toolchain_digest: str
+    measured: bool = False
 
     @classmethod
     def of(cls, stored: StoredPlan) -> Header:
@@ -75,6 +77,7 @@ class Header:
             purpose=plan.constraints.purpose,
             reserve_hbm_bytes=plan.constraints.reserve_hbm_bytes,
             toolchain_digest=plan.toolchain.digest,
+            measured=plan.evidence is Evidence.MEASURED,
         )
 
 
@@ -142,14 +145,17 @@ class Located:
 
 
 def locate(query: Query, headers: Iterable[Header]) -> Located:
-    """Goes down the ladder.
+    """Goes down the ladder. On one rung a measured plan goes before a predicted one, and a newer one before an older.
+
+    A plan that is predicted for the asked toolchain goes before one that was measured under another, which the answer
+    names: what was timed is not the program that the asked compiler makes.
 
     Args:
         query: what is asked for.
         headers: of the active plans of that model, slice and variant, in any order. Those of other shapes are looked
             at only if none is of the asked one and fits.
     """
-    everything = sorted(headers, key=lambda header: -header.id)
+    everything = sorted(headers, key=lambda header: (not header.measured, -header.id))
     known = [header for header in everything if query.revision in (None, header.revision)]
     reasons: list[str] = []
     if everything and not known:
@@ -188,13 +194,22 @@ def find(query: Query, active: Callable[[str, str], Sequence[StoredPlan]]) -> An
     return located.answer(next((stored for stored in plans if stored.id == located.plan_id), None))
 
 
+_MEASURED_ELSEWHERE = (
+    "plan {id} was measured, under another toolchain; this one is predicted for the asked toolchain and goes first, "
+    "because what was timed is not the program that this compiler makes"
+)
+_MEASURED_FIRST = "plan {id} was measured and goes before plan {newer}, which is newer and only predicted"
+
+
 def _same_shape(query: Query, same: Sequence[Header]) -> Located:
-    if query.toolchain is None:
-        return Located(query=query, rung=Rung.UNCHECKED, plan_id=same[0].id)
-    for header in same:
-        if _of_toolchain(header, query):
-            return Located(query=query, rung=Rung.EXACT, plan_id=header.id)
-    return Located(query=query, rung=Rung.STALE_TOOLCHAIN, plan_id=same[0].id)
+    first, own = same[0], next((header for header in same if _of_toolchain(header, query)), None)
+    if own is not None:
+        others = () if own.measured or not first.measured else (_MEASURED_ELSEWHERE.format(id=first.id),)
+        return Located(query=query, rung=Rung.EXACT, plan_id=own.id, reasons=others)
+    newest = max(same, key=lambda header: header.id)
+    passed = () if newest is first else (_MEASURED_FIRST.format(id=first.id, newer=newest.id),)
+    rung = Rung.UNCHECKED if query.toolchain is None else Rung.STALE_TOOLCHAIN
+    return Located(query=query, rung=rung, plan_id=first.id, reasons=passed)
 
 
 def _of_toolchain(header: Header, query: Query) -> bool:

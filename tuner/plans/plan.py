@@ -7,7 +7,7 @@ whatever compiler is there, and says under which it was made.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -119,6 +119,7 @@ class Plan:
         baselines: how the baselines do.
         proved: True if the search showed that no other layout of its space can be better in the model.
         study: name of the study, and `trial` the number in it.
+        measurement: what a device took, as `tuner.timings.Measured` writes it; empty if it was not measured.
     """
 
     workload: WorkloadKey
@@ -136,6 +137,7 @@ class Plan:
     proved: bool = False
     study: str = ""
     trial: int = -1
+    measurement: Mapping[str, Any] = field(default_factory=dict)
     created_at: datetime
 
     def __post_init__(self) -> None:
@@ -147,6 +149,25 @@ class Plan:
                 f"plan for {self.slice.name} ({devices} devices) has a layout of {self.candidate.layout.devices} and a "
                 f"placement of {len(self.placement.devices)}"
             )
+
+    @property
+    def predicted_s(self) -> float | None:
+        """The predicted step, whatever the plan rests on; None if there is no prediction."""
+        if self.evidence is Evidence.PREDICTED:
+            return self.step_s
+        found = self.details.get("step_s")
+        return None if found is None else float(found)
+
+    @property
+    def measured_s(self) -> float | None:
+        """The measured step; None if no device was timed."""
+        return self.step_s if self.evidence is Evidence.MEASURED else None
+
+    @property
+    def ratio(self) -> float | None:
+        """Measured over predicted; None without both."""
+        predicted, measured = self.predicted_s, self.measured_s
+        return None if not predicted or measured is None else measured / predicted
 
     def speedup(self, baseline: str) -> float | None:
         """Returns how many times faster the plan is than a baseline under its evidence; None if that does not run."""
@@ -184,6 +205,10 @@ class Plan:
             "proved": self.proved,
             "study": self.study,
             "trial": self.trial,
+            "predicted_s": self.predicted_s,
+            "measured_s": self.measured_s,
+            "ratio": self.ratio,
+            **({"measurement": dict(self.measurement)} if self.measurement else {}),
             "created_at": self.created_at.astimezone(UTC).isoformat(),
         }
 
@@ -238,6 +263,7 @@ def _read(document: Mapping[str, Any]) -> Plan:
         proved=bool(document["proved"]),
         study=document["study"],
         trial=int(document["trial"]),
+        measurement=document.get("measurement", {}),
         created_at=datetime.fromisoformat(document["created_at"]),
     )
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import storage
 from storage import revision
+from tests.storage.measurement_contract import measurement
 from tests.storage.samples import NOON, TOO_BIG, compiled, content_key, plan, screened, study_key, trial
 from tests.storage.work_contract import task
 from tuner.stores import TrialState
@@ -26,7 +27,8 @@ def make(path: Path) -> None:
         store.claim("compile/k", owner="worker-1/7/ab", ttl_s=60)
         store.count_abort(content_key(), "SIGABRT")
         store.promote(plan(2.0))
-        store.promote(plan(1.0, created_at=NOON))
+        kept = store.promote(plan(1.0, created_at=NOON))
+        store.save_measurement(measurement(plan_id=kept.id))
     connection = sqlite3.connect(path, isolation_level=None)
     # One small file: no write-ahead log beside it, small pages and none of them free.
     connection.execute("PRAGMA journal_mode = DELETE")

@@ -5,7 +5,7 @@ import pytest
 from tests.tuner.plans.samples import TOOLCHAIN, V5E_2X4, make_plan, stored
 from tuner.errors import InvalidValue
 from tuner.plans.lookup import Query, Rung, find
-from tuner.plans.plan import Constraints, Plan
+from tuner.plans.plan import Constraints, Evidence, Plan
 from tuner.plans.toolchain import Toolchain, installed_toolchain
 from tuner.plans.workload import WorkloadKey
 from tuner.slices.slice import Slice
@@ -120,3 +120,21 @@ def test_a_toolchain_is_spelled_in_one_line(flags: tuple[tuple[str, str], ...]) 
 def test_other_text_is_no_toolchain(text: str) -> None:
     with pytest.raises(InvalidValue, match="is not like jax="):
         Toolchain.parse(text)
+
+
+OLD, OTHER = replace(TOOLCHAIN, jax="0.11"), replace(TOOLCHAIN, jax="0.13")
+
+
+def test_a_plan_predicted_for_the_asked_toolchain_goes_before_one_measured_under_another() -> None:
+    measured = make_plan(toolchain=OLD, evidence=Evidence.MEASURED)
+    answer = find(QUERY, among(make_plan(), measured))
+    assert (answer.rung, answer.plan and answer.plan.id) == (Rung.EXACT, 0)
+    assert "plan 1 was measured, under another toolchain" in answer.reasons[0]
+
+
+@pytest.mark.parametrize(("toolchain", "rung"), [(None, Rung.UNCHECKED), (OTHER, Rung.STALE_TOOLCHAIN)])
+def test_measured_goes_before_predicted_on_one_rung(toolchain: Toolchain | None, rung: Rung) -> None:
+    measured = make_plan(toolchain=OLD, evidence=Evidence.MEASURED)
+    answer = find(replace(QUERY, toolchain=toolchain), among(measured, make_plan()))
+    assert (answer.rung, answer.plan and answer.plan.id) == (rung, 0)
+    assert "plan 0 was measured and goes before plan 1, which is newer and only predicted" in answer.reasons
