@@ -11,7 +11,7 @@ SECOND_VENV := .venv-3.12
 
 DB ?= sqlite:///meshwright.db
 
-.PHONY: env tune test lint bench clean
+.PHONY: env tune test lint bench bench-grid clean
 
 env: $(VENV)/ready
 
@@ -49,6 +49,10 @@ lint: env
 
 bench: env
 	$(BIN)/python -m benchmarks
+
+# The grid of the field from cold and from warm; a run that was stopped goes on.
+bench-grid: env
+	$(BIN)/python benchmarks/grid.py
 
 clean:
 	rm -rf $(VENV) $(SECOND_VENV)
