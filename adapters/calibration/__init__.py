@@ -1,0 +1,1 @@
+"""Timing single operations on attached devices, for `meshwright calibrate`."""
