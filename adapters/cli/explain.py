@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -11,8 +9,10 @@ import click
 import storage
 from adapters.cli import chosen, links, options, render
 from tuner.errors import InvalidValue
+from tuner.explain.explanation import Explanation, Rival, explain
+from tuner.explain.families import Family
+from tuner.explain.limits import Limits
 from tuner.plans.plan import Plan
-from tuner.stores import Store, Trial
 from tuner.timeline.prediction import Prediction
 
 _COLLECTIVES = 8
@@ -21,30 +21,27 @@ _COLLECTIVES = 8
 @click.command()
 @chosen.plan
 @options.database
-def command(db: str | None, **named: Any) -> None:
+@options.output_format
+def command(db: str | None, output: str, **named: Any) -> None:
     """Say why PLAN won and where its time goes. PLAN is a plan's id, or a model with --shape and --slice."""
     with storage.open_store(db) as store:
-        stored = chosen.find(store, **named)
-        trials = _study_trials(store, stored.plan)
-    click.echo("\n".join(render.plan_lines(stored.plan)))
-    plan = stored.plan
-    for section in (_time(plan), _links(plan), _gain(plan), _rivals(plan, trials), _rejections(trials)):
+        explained = explain(store, chosen.find(store, **named))
+    if output == "json":
+        render.document(explained.to_json())
+        return
+    plan = explained.plan.plan
+    click.echo("\n".join(render.plan_lines(plan)))
+    sections = (_time(plan), _limits(explained.limits), _links(plan), _gain(plan), _rivals(explained))
+    for section in (*sections, _families(explained)):
         if section:
             click.echo("\n" + section)
-
-
-def _study_trials(store: Store, plan: Plan) -> Sequence[Trial]:
-    for study in store.studies():
-        if study.key.name == plan.study:
-            return store.trials(study.id)
-    return ()
 
 
 def _time(plan: Plan) -> str:
     if not plan.details:
         raise InvalidValue("the plan holds no timeline")
     prediction = Prediction.from_json(plan.details)
-    share, bound = 100 / prediction.step_s, render.ms(prediction.communication_bound_s)
+    share = 100 / prediction.step_s
     parts = [
         ("matrix products", prediction.matmul_s),
         ("memory-bound operations", prediction.memory_s),
@@ -58,9 +55,7 @@ def _time(plan: Plan) -> str:
         f"Where the {render.ms(prediction.step_s)} ms go ({plan.evidence})",
         render.table([("part", "<"), ("ms", ">"), ("share", ">")], rows),
         "",
-        f"Limits: compute at the peak alone {render.ms(prediction.peak_compute_s)} ms; communication "
-        f"{render.ms(prediction.communication_s)} ms, of which any placement needs "
-        f"{bound} ms. A device receives {prediction.received_bytes / 1e9:.2f} GB.",
+        f"A device receives {prediction.received_bytes / 1e9:.2f} GB.",
         f"Links: {prediction.idle_links} of {prediction.links} idle"
         + (
             f"; the busiest, {prediction.busiest_link}, works {render.ms(prediction.busiest_link_s)} ms of the step."
@@ -119,30 +114,84 @@ def _gain(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _rivals(plan: Plan, trials: Sequence[Trial]) -> str:
-    winner = next((trial for trial in trials if trial.number == plan.trial), None)
-    others = sorted(
-        (trial for trial in trials if trial.predicted_s is not None and trial.number != plan.trial),
-        key=lambda trial: (trial.predicted_s or 0.0, trial.number),
-    )
-    if winner is None or not others:
+def _limits(limits: Limits | None) -> str:
+    if limits is None:
         return ""
-    columns = [("runner-up", "<"), ("ms", ">"), ("compute", ">"), ("attention", ">"), ("exposed", ">")]
+    whats = {
+        "compute": "every operation at the peak, and nothing else",
+        "memory": "every byte of its operations at the documented HBM bandwidth, and nothing else",
+        "network": "every collective at what any placement needs, and nothing else",
+    }
     rows = [
-        [str(trial.candidate.layout), _more(trial.predicted_s, winner.predicted_s)]
-        + [_more(trial.numbers.get(key), winner.numbers.get(key)) for key in ("compute_s", "attention_s", "exposed_s")]
-        for trial in others[:5]
+        [f"{name} only", render.ms(seconds), f"{multiple:.2f}x", whats[name]]
+        for name, seconds, multiple in limits.distances
     ]
-    return "What the others lose, in ms more than the plan (predicted)\n" + render.table(columns, rows)
+    lines = [
+        f"How far its {render.ms(limits.step_s)} ms are from the limits of its program",
+        render.table([("limit", "<"), ("ms", ">"), ("step is", ">"), ("what", "<")], rows),
+    ]
+    if limits.network_s:
+        lines.append(f"In its placement the collectives take {render.ms(limits.placed_s)} ms, one after another.")
+    return "\n".join(lines)
 
 
-def _more(theirs: float | None, ours: float | None) -> str:
-    return "-" if theirs is None or ours is None else f"{(theirs - ours) * 1e3:+.1f}"
-
-
-def _rejections(trials: Sequence[Trial]) -> str:
-    reasons = Counter(f"{t.rejection.stage}: {t.rejection.reason}" for t in trials if t.rejection is not None)
-    if not reasons:
+def _rivals(explained: Explanation) -> str:
+    if not explained.rivals:
         return ""
-    rows = [[reason, str(count)] for reason, count in reasons.most_common()]
-    return "Rejected\n" + render.table([("stage and reason", "<"), ("trials", ">")], rows)
+    plan = explained.plan.plan
+    first = explained.rivals[0]
+    columns = [("part", "<"), ("plan ms", ">"), ("runner-up ms", ">"), ("loses", ">")]
+    rows = [
+        [part.name, render.ms(part.ours_s), render.ms(part.theirs_s), _signed(part.loss_s)]
+        for part in first.parts
+        if part.loss_s is not None
+    ]
+    lines = [
+        f"The runner-up, trial {first.trial}, loses {_signed(first.loss_s)} ms ({plan.evidence}): {_choice(first)}",
+        *([f"placement: {first.placement}"] if first.placement else []),
+        *([render.table(columns, rows)] if rows else []),
+        "",
+        f"What the others lose, in ms more than the plan ({plan.evidence}; parts are predicted)",
+    ]
+    columns = [("trial", ">"), ("ms", ">"), ("most of it", "<"), ("layout", "<")]
+    rows = [[str(r.trial), _signed(r.loss_s), _most(r), _choice(r)] for r in explained.rivals]
+    return "\n".join([*lines, render.table(columns, rows)])
+
+
+def _choice(rival: Rival) -> str:
+    flags = "".join(f" {name}={value}" for name, value in rival.flags)
+    return f"{rival.layout}{flags}" + (f" (baseline {rival.baseline})" if rival.baseline else "")
+
+
+def _most(rival: Rival) -> str:
+    """Returns the parts that a rival loses and wins most by."""
+    told = sorted(rival.parts, key=lambda part: -abs(part.loss_s or 0.0))[:2]
+    return ", ".join(f"{_signed(part.loss_s)} {part.name}" for part in told if part.loss_s) or "-"
+
+
+def _families(explained: Explanation) -> str:
+    if not explained.searched:
+        return "The study that it came from is not in this database: what was tried and rejected is not known."
+    columns = [("splits", "<"), ("looked at", ">"), ("placed", ">"), ("best", ">"), ("what became of the others", "<")]
+    limits = explained.limits
+    predicted_s = explained.plan.plan.step_s if limits is None else limits.step_s  # families are predicted
+    rows = [row for family in explained.families for row in _family(family, predicted_s)]
+    lines = ["What became of each family of layouts, by the mesh axes that it splits", render.table(columns, rows)]
+    if explained.refused:
+        counts = ", ".join(f"{count} {reason}" for reason, count in sorted(explained.refused.items()))
+        lines.append(f"Refused before they were looked at: {counts}.")
+    proof = "shown to be slower" if explained.proved else "not shown to be slower: the proof is open"
+    lines.append(f"What was not placed and not rejected was {proof}.")
+    return "\n".join(lines)
+
+
+def _family(family: Family, predicted_s: float) -> list[list[str]]:
+    """Returns a row for each ground of a family; the first also says what its best layout reached."""
+    best = "-" if family.best_s is None else _signed(family.best_s - predicted_s)
+    head = [family.name, str(family.trials), str(family.placed), best]
+    grounds = [f"{g.trials} {g.reason}; the nearest, {g.nearest}: {g.detail}" for g in family.grounds]
+    return [[*(head if index == 0 else [""] * 4), ground] for index, ground in enumerate(grounds or [""])]
+
+
+def _signed(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:+.1f}"

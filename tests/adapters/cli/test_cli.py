@@ -169,7 +169,7 @@ def test_explain(run: Run, database: str) -> None:
     assert "attention" in done.stdout
     assert "50%" in done.stdout
     assert "placement of its own layout gives 1.09x" in done.stdout
-    assert "compile: hbm" in done.stdout
+    assert "1 hbm; the nearest, ring=8: needs 20 GiB" in done.stdout
     assert run("explain", *WAN, "--db", database).stdout == done.stdout
 
 
