@@ -19,13 +19,16 @@ def canonical_json(value: Any) -> str:
     """Returns the one JSON text of a value: sorted keys, no spaces, no NaN. Raises InvalidValue on NaN or infinity."""
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidValue(f"not expressible as strict JSON: {error}") from error
 
 
 def digest(value: Any) -> str:
-    """Returns the SHA-256 of a value's canonical JSON, in hex."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+    """Returns the SHA-256 of a value's canonical JSON, in hex. Raises InvalidValue as `canonical_json` does."""
+    try:
+        return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+    except UnicodeEncodeError as error:
+        raise InvalidValue(f"not expressible as strict JSON: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,8 @@ import click
 
 import storage
 from adapters.cli import options, render
+from adapters.files import write_whole as write_whole
+from tuner.plans import files
 from tuner.plans.plan import StoredPlan
 
 
@@ -88,9 +88,9 @@ def show(plan_id: int, db: str | None, output: str) -> None:
 )
 @options.database
 def export(plan_id: int, path: Path | None, db: str | None) -> None:
-    """Write a plan as a self-contained JSON document."""
+    """Write a plan as a self-contained JSON document with a digest over it."""
     with storage.open_store(db) as store:
-        text = json.dumps(store.plan(plan_id).plan.to_json(), indent=2, allow_nan=False) + "\n"
+        text = files.dump(store.plan(plan_id).plan)
     if path is None:
         click.echo(text, nl=False)
         return
@@ -136,20 +136,6 @@ def retire(plan_id: int, note: str, db: str | None) -> None:
     with storage.open_store(db) as store:
         entry = store.retire(plan_id, note=note)
     click.echo(f"Plan {entry.id}, version {entry.version}, is retired.")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Writes a file whole or not at all, whatever interrupts or writes beside us."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
 
 
 def _summary(entry: StoredPlan) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,9 +14,13 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from adapters.jax.live import place_on
 from adapters.jax.topologies import auto_mesh
-from tuner.errors import InvalidValue
+from tuner.errors import InvalidValue, TunerError
+from tuner.plans import files
 from tuner.plans.plan import Plan, StoredPlan
+from tuner.plans.toolchain import installed_toolchain
 from tuner.ports import ArgumentSharding
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +32,14 @@ class Applied:
         arguments: what the plan says of each argument leaf, by path.
         shardings: the sharding of each argument leaf on `mesh`, by path.
         compiler_options: for ``jax.jit(..., compiler_options=...)``; TPU options, which other platforms refuse.
+        differences: between the toolchain that made the plan and this one, a sentence each.
     """
 
     mesh: jax.sharding.Mesh
     arguments: Mapping[str, ArgumentSharding]
     shardings: Mapping[str, NamedSharding]
     compiler_options: Mapping[str, str]
+    differences: tuple[str, ...] = ()
 
     @property
     def axis_types(self) -> tuple[AxisType, ...]:
@@ -60,22 +68,46 @@ class Applied:
         return jax.tree_util.tree_map_with_path(of, tree)
 
 
-def apply(plan: Plan | StoredPlan | Mapping[str, Any], devices: Sequence[Any] | None = None) -> Applied:
+class WrongToolchain(TunerError):
+    """Another toolchain than this one made the plan; the text says what differs."""
+
+
+def apply(
+    plan: Plan | StoredPlan | Mapping[str, Any] | Path,
+    devices: Sequence[Any] | None = None,
+    *,
+    require_toolchain: bool = False,
+) -> Applied:
     """Puts a plan onto live devices.
 
+    A plan that another toolchain made is legal here too, but nobody knows that it is the fastest, or that it fits:
+    `Applied.differences` says what differs, and so does the log.
+
     Args:
-        plan: a plan, as a store holds it, or its JSON document.
+        plan: a plan, as a store holds it, its JSON document, or the path of a file that `plans export` wrote.
         devices: in any order; None for ``jax.devices()``. They must be the plan's slice, which may be turned, and
             nothing else.
+        require_toolchain: refuses a plan that another toolchain made.
 
     Raises:
         WrongDevices: the devices are another slice, another generation, or not whole; the text says what they are.
-        InvalidValue: the document is malformed, or shards an argument over an axis that its mesh does not have.
+        WrongToolchain: `require_toolchain`, and another one made the plan.
+        InvalidValue: the file was changed or is of a newer version, the document is malformed, or shards an argument
+            over an axis that its mesh does not have.
     """
-    if isinstance(plan, Mapping):
+    if isinstance(plan, Path):
+        plan = files.read(plan)
+    elif isinstance(plan, Mapping) and files.DIGEST in plan:
+        plan = files.checked(plan)
+    elif isinstance(plan, Mapping):
         plan = Plan.from_json(plan)
     elif isinstance(plan, StoredPlan):
         plan = plan.plan
+    differences = plan.toolchain.fingerprint.differences(installed_toolchain().fingerprint)
+    if differences and require_toolchain:
+        raise WrongToolchain(f"another toolchain made the plan: {'; '.join(differences)}")
+    if differences:
+        _LOG.warning("another toolchain made the plan for %s: %s", plan.workload.name, "; ".join(differences))
     layout = plan.candidate.layout
     live = jax.devices() if devices is None else devices
     mesh = auto_mesh(place_on(live, plan.slice, plan.placement.devices), layout)
@@ -93,6 +125,7 @@ def apply(plan: Plan | StoredPlan | Mapping[str, Any], devices: Sequence[Any] | 
             for argument in plan.arguments
         },
         compiler_options=dict(plan.candidate.compiler_options),
+        differences=differences,
     )
 
 

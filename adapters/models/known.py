@@ -8,7 +8,6 @@ from adapters.models.wan.config import PRESETS, parse_shape
 from adapters.models.wan.deployed import deployed
 from tuner.errors import InvalidValue, UnknownName
 from tuner.layouts.layout import Layout
-from tuner.placements.default import jax_default
 from tuner.plans.lookup import Answer, Deployed, Query, Rung
 from tuner.plans.near import NOT_CHECKED
 from tuner.slices.names import parse_slice
@@ -35,6 +34,8 @@ def informed(query: Query, answer: Answer) -> Answer:
 
 
 def _baseline(query: Query, answer: Answer) -> Answer:
+    from tuner.placements.default import jax_default  # with NumPy, which an answer with a plan does without
+
     try:
         slice_ = parse_slice(query.slice_name)
     except (UnknownName, InvalidValue):
