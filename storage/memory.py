@@ -16,6 +16,7 @@ from storage.memory_calibration import MemoryCalibrationStore
 from storage.memory_leases import MemoryLeaseStore
 from storage.memory_measurements import MemoryMeasurementStore
 from storage.memory_nights import MemoryNightStore
+from storage.memory_upkeep import MemoryUpkeepStore
 from storage.memory_work import MemoryStudy, MemoryWorkStore, copy_of, kept_rejection
 from tuner.calibration.fitted import Fit
 from tuner.calibration.observation import Observation
@@ -35,7 +36,13 @@ def _now() -> datetime:
 
 
 class MemoryStore(
-    MemoryWorkStore, MemoryLeaseStore, MemoryNightStore, MemoryMeasurementStore, MemoryCalibrationStore, Store
+    MemoryWorkStore,
+    MemoryUpkeepStore,
+    MemoryLeaseStore,
+    MemoryNightStore,
+    MemoryMeasurementStore,
+    MemoryCalibrationStore,
+    Store,
 ):
     """Everything in dictionaries. Safe for the threads of one process."""
 

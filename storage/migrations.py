@@ -104,6 +104,25 @@ def check(url: str) -> list[str]:
     return [f"{shown(parsed)} differs from the models: {difference}" for difference in differences]
 
 
+def vacuum(url: str) -> None:
+    """Gives the free space of an SQLite file back to the file system; PostgreSQL sees to that itself.
+
+    Raises StoreError if the file is missing, in use for too long, or the disk has no room for a copy of it.
+    """
+    parsed = _existing(url)
+    if not is_sqlite(parsed):
+        return
+    try:
+        connection = connect_sqlite(sqlite_path(parsed))
+        try:
+            connection.isolation_level = None
+            connection.execute("VACUUM")
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        raise StoreError(f"cannot shrink {shown(parsed)}: {error}") from error
+
+
 def configuration(connection: Connection | None = None) -> Config:
     """Returns Alembic's configuration for our migrations, to run on a connection if one is given."""
     config = Config(attributes={"connection": connection})

@@ -31,6 +31,7 @@ from tuner.ports import Compiled, Screened
 from tuner.rejections import Rejection, Stage
 from tuner.slices.names import parse_slice
 from tuner.slices.slice import Slice
+from tuner.upkeep import UpkeepStore
 from tuner.work import WorkStore
 
 
@@ -282,7 +283,17 @@ class PlanStore(abc.ABC):
         """Takes a version out of service. Raises PlanNotFound."""
 
 
-class Store(TrialStore, ProgramStore, PlanStore, LeaseStore, WorkStore, NightStore, MeasurementStore, CalibrationStore):
+class Store(
+    TrialStore,
+    ProgramStore,
+    PlanStore,
+    LeaseStore,
+    WorkStore,
+    UpkeepStore,
+    NightStore,
+    MeasurementStore,
+    CalibrationStore,
+):
     """One database with everything. A context manager that closes it."""
 
     def __enter__(self) -> Self:

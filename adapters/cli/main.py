@@ -35,8 +35,9 @@ _COMMANDS = {
     "picture": ("adapters.cli.picture", "Draw a plan's placement as an SVG file."),
     "models": ("adapters.cli.models", "List the models that can be tuned."),
     "slices": ("adapters.cli.slices", "List the slices that can be tuned for."),
+    "calibrate": ("adapters.cli.calibrate", "Time the attached devices and fit the model's constants to them."),
     "serve": ("adapters.cli.serve", "Serve lookups and the dashboard over HTTP."),
-    "db": ("adapters.cli.database", "Create, upgrade and check the database."),
+    "db": ("adapters.cli.database", "Create, upgrade, check, prune and mend the database."),
 }
 
 

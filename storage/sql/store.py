@@ -13,6 +13,7 @@ from storage.sql.nights import SqlNightStore
 from storage.sql.plans import SqlPlanStore
 from storage.sql.programs import SqlProgramStore
 from storage.sql.studies import SqlTrialStore
+from storage.sql.upkeep import SqlUpkeepStore
 from storage.sql.work import SqlWorkStore
 from tuner.stores import Store
 
@@ -23,6 +24,7 @@ class SqlStore(
     SqlPlanStore,
     SqlLeaseStore,
     SqlWorkStore,
+    SqlUpkeepStore,
     SqlNightStore,
     SqlMeasurementStore,
     SqlCalibrationStore,

@@ -156,6 +156,7 @@ class CachedCompiler:
         key = self._subject.key(candidate)
         outcome = self._store.compiled(key)
         if outcome is not None:
+            self._store.use_program(key)
             return _from_cache(outcome), True
         found: list[Compiled | Rejection] = []
         held: list[str] = []

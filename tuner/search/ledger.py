@@ -302,10 +302,30 @@ class Ledger:
                 else:
                     self._optuna.tell(frozen.number, state=OptunaState.FAIL, skip_if_finished=True)
                 mended += 1
-        missing = [ours[number] for number in sorted(ours) if number >= len(theirs)]
+        missing = range(len(theirs), max(ours, default=-1) + 1)
         if missing:
-            self._create([self._frozen(trial) for trial in missing])
+            # A number that our tables lack was Optuna's alone; it stays taken, so that those after it keep theirs.
+            gap = create_trial(state=OptunaState.FAIL)
+            self._create([self._frozen(ours[number]) if number in ours else gap for number in missing])
         return mended + len(missing)
+
+    def agrees(self) -> bool:
+        """Returns whether Optuna says the same of every trial that has ended: candidate, state and value."""
+        theirs = self._optuna.get_trials(deepcopy=False)
+        for trial in self._store.trials(self._study.id):
+            if trial.state is TrialState.RUNNING:
+                continue
+            if trial.number >= len(theirs):
+                return False
+            frozen, complete = theirs[trial.number], trial.state is TrialState.COMPLETE
+            expected = (
+                trial.candidate.digest,
+                OptunaState.COMPLETE if complete else _optuna_state(trial),
+                _value(trial) if complete else None,
+            )
+            if (frozen.user_attrs.get(_CANDIDATE), frozen.state, frozen.values and frozen.values[0]) != expected:
+                return False
+        return True
 
     def _enter(self, trial: Trial) -> None:
         if trial.number != UNNUMBERED:
