@@ -11,6 +11,7 @@ import optuna
 from optuna.storages import RDBStorage
 from sqlalchemy import URL, event, inspect
 
+from storage.batches import BatchRDBStorage
 from storage.engines import begin_immediate, connect_sqlite, make_engine, translated
 from storage.urls import is_sqlite, parse, shown, sqlite_path
 from tuner.errors import StoreError
@@ -58,7 +59,7 @@ def _storage(url: URL, *, skip_table_creation: bool) -> RDBStorage:
         if is_sqlite(url)
         else {"pool_pre_ping": True, "connect_args": {"connect_timeout": 10}}
     )
-    return RDBStorage(
+    return BatchRDBStorage(
         # Optuna runs the text through `str.format`.
         url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}"),
         engine_kwargs=engine_kwargs,

@@ -8,9 +8,11 @@ from pathlib import Path
 import optuna
 import pytest
 from optuna.storages import InMemoryStorage, RDBStorage
+from optuna.trial import TrialState
 
 import storage
 from storage import migrations
+from storage.batches import BatchRDBStorage
 from storage.urls import parse
 from tests.storage.processes import together
 from tests.storage.samples import plan
@@ -94,3 +96,65 @@ def test_tables_of_another_optuna_say_what_to_run(sqlite_url: str, found: str, a
 
 def test_memory() -> None:
     assert isinstance(storage.optuna_storage("memory://"), InMemoryStorage)
+
+
+def test_a_batch_of_trials_is_what_optuna_writes_one_by_one(url: str, optuna_storage: RDBStorage) -> None:
+    assert isinstance(optuna_storage, BatchRDBStorage)
+    words = optuna.distributions.CategoricalDistribution(["rows", "rings"])
+    sizes = optuna.distributions.CategoricalDistribution([1, 2, 4])
+    trials = [
+        optuna.trial.create_trial(
+            state=state,
+            value=value,
+            params={"walk": "rings", "tensor": 4} if value else {"tensor": 1},
+            distributions={"walk": words, "tensor": sizes} if value else {"tensor": sizes},
+            user_attrs={"candidate": "abc", "duplicate_of": 3},
+            intermediate_values={0: bound},
+        )
+        for state, value, bound in [
+            (TrialState.PRUNED, None, 0.25),
+            (TrialState.COMPLETE, 1.5, float("inf")),
+            (TrialState.COMPLETE, float("inf"), float("nan")),
+            (TrialState.FAIL, None, float("-inf")),
+        ]
+    ]
+    one = optuna.create_study(storage=optuna_storage, study_name="one by one")
+    one.add_trials(trials)
+    batch = optuna.create_study(storage=optuna_storage, study_name="batch")
+    batch.ask()
+    study_id = optuna_storage.get_study_id_from_name("batch")
+    assert optuna_storage.create_new_trials(study_id, trials) == [1, 2, 3, 4]
+    assert optuna_storage.create_new_trials(study_id, []) == []
+    for expected, found in zip(one.trials, batch.trials[1:], strict=True):
+        assert found.number == expected.number + 1
+        for name in ("state", "values", "params", "distributions", "user_attrs", "datetime_start", "datetime_complete"):
+            assert getattr(found, name) == getattr(expected, name)
+        assert repr(found.intermediate_values) == repr(expected.intermediate_values)  # NaN is not equal to itself
+    assert batch.best_value == 1.5
+    with pytest.raises(KeyError):
+        optuna_storage.create_new_trials(study_id + 100, trials)
+
+
+def test_batches_of_workers_are_numbered_apart(url: str) -> None:
+    with_study = storage.optuna_storage(url)
+    optuna.create_study(storage=with_study, study_name="s")
+    together(
+        4,
+        """
+        import optuna, storage
+        optuna.logging.disable_default_handler()
+        shared = storage.optuna_storage(args[0])
+        """,
+        """
+        pruned = optuna.trial.create_trial(state=optuna.trial.TrialState.PRUNED)
+        study = optuna.load_study(study_name="s", storage=shared)
+        for _ in range(5):
+            study.tell(study.ask(), 1.0)
+            shared.create_new_trials(shared.get_study_id_from_name("s"), [pruned] * 4)
+        shared.remove_session()
+        shared.engine.dispose()
+        """,
+        url,
+    )
+    numbers = [trial.number for trial in optuna.load_study(study_name="s", storage=with_study).trials]
+    assert numbers == list(range(4 * 5 * 5))
