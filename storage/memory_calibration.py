@@ -53,5 +53,10 @@ class MemoryCalibrationStore(CalibrationStore):
 def _kept(observation: Observation) -> Observation:
     observed_at = utc(observation.observed_at)
     assert observed_at is not None
-    words = {name: clean(getattr(observation, name)) for name in ("name", "device_kind", "host")}
-    return replace(observation, observed_at=observed_at, **words)
+    return replace(
+        observation,
+        observed_at=observed_at,
+        name=clean(observation.name),
+        device_kind=clean(observation.device_kind),
+        host=clean(observation.host),
+    )
