@@ -86,11 +86,31 @@ def show(plan_id: int, db: str | None, output: str) -> None:
 @click.option(
     "-o", "--output", "path", type=click.Path(dir_okay=False, path_type=Path), help="File; else standard output."
 )
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(["json", "maxdiffusion"]),
+    default="json",
+    show_default=True,
+    help="Our document, or settings and a hook for MaxDiffusion.",
+)
 @options.database
-def export(plan_id: int, path: Path | None, db: str | None) -> None:
-    """Write a plan as a self-contained JSON document with a digest over it."""
+def export(plan_id: int, path: Path | None, form: str, db: str | None) -> None:
+    """Write a plan as a self-contained file.
+
+    As JSON with a digest over it, which lookups and `apply` take; or as a Python file for MaxDiffusion, which says in
+    its head what MaxDiffusion does otherwise than the plan.
+    """
     with storage.open_store(db) as store:
-        text = files.dump(store.plan(plan_id).plan)
+        plan = store.plan(plan_id).plan
+    if form == "maxdiffusion":
+        from adapters.models.wan import maxdiffusion
+
+        text = maxdiffusion.render(plan)
+        for sentence in maxdiffusion.settings(plan).lost:
+            click.echo(f"lost: {sentence}", err=True)
+    else:
+        text = files.dump(plan)
     if path is None:
         click.echo(text, nl=False)
         return
