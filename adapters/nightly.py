@@ -5,9 +5,11 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+import storage
 from adapters.models.registry import resolve
 from adapters.search import opened
 from tuner.calibration.calibration import calibration
+from tuner.calibration.records import constants
 from tuner.errors import InvalidValue, UnknownName
 from tuner.layouts.layout import Candidate
 from tuner.network.cost import Degraded, Network
@@ -71,9 +73,9 @@ class CompilerDesk:
     def key(self, entry: Entry) -> StudyKey:
         """Returns the key of the study that a search of the entry is."""
         slice_ = parse_slice(entry.slice_name)
-        return study_key(
-            resolve(entry.spec), slice_, self._toolchain, entry.constraints, calibration(slice_.generation_name)
-        )
+        with storage.open_store(self._db, read_only=True) as store:
+            known = constants(store, slice_.generation_name, self._toolchain)
+        return study_key(resolve(entry.spec), slice_, self._toolchain, entry.constraints, known)
 
     def recheck(self, entry: Entry, candidate: Candidate, settings: Settings, listener: Listener) -> Outcome:
         """Compiles and places one candidate."""

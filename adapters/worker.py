@@ -12,7 +12,7 @@ from adapters.jax.pool import CompilePool
 from adapters.jax.screen.pool import ShardyScreener
 from adapters.models.registry import resolve
 from adapters.search import required_toolchain
-from tuner.calibration.calibration import calibration
+from tuner.calibration.records import constants
 from tuner.errors import InvalidValue
 from tuner.plans.toolchain import Toolchain
 from tuner.ports import Compiler, Screener, Workload, WorkloadSpec
@@ -88,7 +88,8 @@ def searching(
 
     def serve(task: Task) -> None:
         workload, slice_ = resolve(task.spec), parse_slice(task.slice_name)
-        key = study_key(workload, slice_, toolchain, task.settings.constraints, calibration(slice_.generation_name))
+        known = constants(store, slice_.generation_name, toolchain)
+        key = study_key(workload, slice_, toolchain, task.settings.constraints, known)
         if key.digest != task.key_digest:
             raise InvalidValue("its code or our model is another version here and makes another study of it")
         outcome = Search(

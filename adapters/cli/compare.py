@@ -10,7 +10,7 @@ import numpy as np
 
 import storage
 from adapters.cli import chosen, options, render
-from tuner.calibration.calibration import calibration
+from tuner.calibration.records import constants
 from tuner.network.cost import Degraded
 from tuner.placements.placement import Placement
 from tuner.placements.ranking import RankedPlacement, rank_with
@@ -30,9 +30,10 @@ def command(placements: bool, db: str | None, output: str, **named: Any) -> None
     with storage.open_store(db) as store:
         stored = chosen.find(store, **named)
         program = chosen.compiled(store, stored.plan).program
-    plan = stored.plan
+        plan = stored.plan
+        known = constants(store, plan.slice.generation_name, plan.toolchain)
     links = named["links"] or tuple(map(Degraded.parse, plan.constraints.links))
-    ranker = Ranker(program, plan.slice, plan.candidate.layout, calibration(plan.slice.generation_name), links)
+    ranker = Ranker(program, plan.slice, plan.candidate.layout, known, links)
     ranked = rank_with(ranker, jax=plan.toolchain.jax_release, like=plan.candidate.placement)
     compared = {
         "plan": RankedPlacement(placement=plan.placement, step_s=_step_s(ranker, plan.placement)),
