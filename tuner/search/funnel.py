@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import optuna
 
-from tuner.calibration.calibration import calibration
+from tuner.calibration.records import constants
 from tuner.layouts.layout import Candidate
 from tuner.leases import Lease
 from tuner.network.cost import Degraded
@@ -101,7 +101,7 @@ class Search:
         self._jobs = jobs
         self._clock = clock
         self._jax = toolchain.jax_release
-        self._calibration = calibration(slice_.generation_name)
+        self._calibration = constants(store, slice_.generation_name, toolchain)
         self._degraded = tuple(map(Degraded.parse, self._settings.constraints.links))
         self._key = study_key(workload, slice_, toolchain, self._settings.constraints, self._calibration)
         subject = Subject(
