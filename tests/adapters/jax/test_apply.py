@@ -2,6 +2,7 @@ import json
 import math
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from adapters.jax.apply import apply, leaf_path
+from adapters.jax.apply import WrongToolchain, apply, leaf_path
 from adapters.jax.arguments import argument_shardings
 from adapters.jax.live import WrongDevices
 from adapters.jax.step import Step
@@ -20,8 +21,9 @@ from tuner.errors import InvalidValue
 from tuner.layouts.layout import Candidate, Layout
 from tuner.layouts.space import Dimension, factorizations
 from tuner.placements.placement import Placement
+from tuner.plans import files
 from tuner.plans.plan import Constraints, Evidence, Plan, PlanState, StoredPlan
-from tuner.plans.toolchain import Toolchain
+from tuner.plans.toolchain import Toolchain, installed_toolchain
 from tuner.plans.workload import WorkloadKey
 from tuner.ports import ArgumentSharding
 from tuner.slices.names import parse_slice
@@ -36,13 +38,14 @@ def plan_for(
     axes: dict[str, int] | None = None,
     placement: tuple[int, ...] | None = None,
     arguments: tuple[ArgumentSharding, ...] = (KERNEL, BIAS, INPUT),
+    toolchain: Toolchain = Toolchain(jax="0", jaxlib="0", libtpu="0"),  # noqa: B008
 ) -> Plan:
     slice_ = parse_slice(name)
     axes = axes or {"cfg": 2, "sp": 2, "tp": 2}
     return Plan(
         workload=WorkloadKey(model="block", shape=""),
         slice=slice_,
-        toolchain=Toolchain(jax="0", jaxlib="0", libtpu="0"),
+        toolchain=toolchain,
         constraints=Constraints(),
         candidate=Candidate(layout=Layout.of(axes), compiler_options=(("xla_tpu_enable_x", "true"),)),
         placement=Placement(devices=placement or tuple(range(slice_.num_devices))),
@@ -200,3 +203,25 @@ def test_a_plan_compiles_for_the_devices_that_it_was_put_on(live: str) -> None:
     (sharding,) = compiled.input_shardings[0]
     assert list(sharding.mesh.devices.flat) == list(applied.mesh.devices.flat)
     assert "all-reduce" in compiled.as_text()
+
+
+def test_another_toolchain_is_said_and_refused_on_request(caplog: pytest.LogCaptureFixture) -> None:
+    here = installed_toolchain()
+    assert apply(plan_for(toolchain=here)).differences == ()
+    assert not caplog.records
+    older = plan_for(toolchain=replace(here, libtpu="0.0.1"))
+    assert apply(older).differences == (f"libtpu 0.0.1 is now {here.libtpu}",)
+    assert f"libtpu 0.0.1 is now {here.libtpu}" in caplog.text
+    with pytest.raises(WrongToolchain, match=r"libtpu 0\.0\.1 is now"):
+        apply(older, require_toolchain=True)
+
+
+def test_a_file_applies_as_its_plan_does_and_a_changed_one_does_not(tmp_path: Path) -> None:
+    plan, path = plan_for(), tmp_path / "plan.json"
+    path.write_text(files.dump(plan))
+    assert apply(path).mesh == apply(json.loads(path.read_text())).mesh == apply(plan).mesh
+    path.write_text(path.read_text().replace('"step_s": 1', '"step_s": 2'))
+    with pytest.raises(InvalidValue, match=r"plan\.json: changed since it was written"):
+        apply(path)
+    with pytest.raises(InvalidValue, match="changed since it was written"):
+        apply(json.loads(path.read_text()))
