@@ -53,6 +53,14 @@ class TrialEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrialMeasured:
+    """A candidate was timed on devices, or could not be; `role` is why it was (`tuner.search.promising.Role`)."""
+
+    trial: Trial
+    role: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:
     """The search ended, and why."""
 
@@ -60,7 +68,7 @@ class Stopped:
     proved: bool
 
 
-Event = Enumerated | Screening | ScreenEnded | TrialStarted | TrialEnded | Stopped
+Event = Enumerated | Screening | ScreenEnded | TrialStarted | TrialEnded | TrialMeasured | Stopped
 Listener = Callable[[Event], None]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -23,6 +23,7 @@ from tuner.search.cache import CachedCompiler, CachedScreener, Subject
 from tuner.search.crew import MOST_VANISHED, TTL_S, Crew
 from tuner.search.events import Listener, Stopped, TrialEnded, TrialStarted, silent
 from tuner.search.ledger import Ledger
+from tuner.search.measure import Measure, MeasuredOutcome, Predicted, wrong_candidates
 from tuner.search.outcome import Outcome
 from tuner.search.parameters import Parameters
 from tuner.search.placing import PlaceStage
@@ -36,6 +37,7 @@ from tuner.search.sampler import DecidedSampler, make_adviser
 from tuner.search.screen import ScreenStage
 from tuner.search.settings import Settings
 from tuner.search.stopping import Budget
+from tuner.search.transfer import Transfer
 from tuner.search.trials import UNNUMBERED, bounded, rejected, running, uncompiled
 from tuner.slices.slice import Slice
 from tuner.stores import Store, Trial, TrialState
@@ -87,6 +89,7 @@ class Search:
         settings: Settings | None = None,
         pruner: optuna.pruners.BasePruner | None = None,
         listener: Listener = silent,
+        measure: Measure | None = None,
         jobs: int = 1,
         joined: bool = False,
         lease_ttl_s: float = TTL_S,
@@ -97,6 +100,7 @@ class Search:
         self._slice = slice_
         self._settings = settings or Settings()
         self._listener = listener
+        self._measure = measure
         self._store = store
         self._jobs = jobs
         self._clock = clock
@@ -158,6 +162,9 @@ class Search:
             parameters=self._parameters,
             settings=self._settings,
             budget=self._budget,
+            transfer=Transfer(
+                store.experience(self._key.workload.model, besides=self._study.id), workload.space, slice_.name
+            ),
         )
         self._place = PlaceStage(
             slice_,
@@ -182,6 +189,7 @@ class Search:
         self._proposed: dict[int, Placement] = {}
         self._busy: set[str] = set()
         self._taken: set[str] = set()
+        self._running: dict[int, Trial] = {}
         self._dismissed = False
         self._stale = 0
 
@@ -294,10 +302,10 @@ class Search:
         except BaseException:
             # A compile that runs is not waited for: whoever owns the compiler ends it.
             pool.shutdown(wait=False, cancel_futures=True)
-            for job in jobs:
-                if self._ledger.is_open(job.trial.number):
-                    self._ledger.end(replace(job.trial, state=TrialState.INTERRUPTED))
-                self._crew.give_back(job.trial.candidate)
+            for trial in self._running.values():
+                if self._ledger.is_open(trial.number):
+                    self._ledger.end(replace(trial, state=TrialState.INTERRUPTED))
+                self._crew.give_back(trial.candidate)
             raise
         pool.shutdown()
 
@@ -360,7 +368,9 @@ class Search:
             if pruned and not item.baseline and best is not None and best.predicted_s is not None:
                 self._discard(replace(bounded(prospect, best.predicted_s), number=number))
                 continue
-            trial = self._ledger.start(running(number, prospect, item.baseline))
+            trial = running(number, prospect, item.baseline)
+            self._running[number] = trial
+            trial = self._ledger.start(trial)
             if lease.claims > MOST_VANISHED:
                 self._discard(uncompiled(trial, _deadly(lease)))
                 continue
@@ -391,6 +401,7 @@ class Search:
         """Ends a trial that does not go to the compiler."""
         self._proposed.pop(trial.number, None)
         self._agenda.note(self._ledger.end(trial))
+        self._running.pop(trial.number, None)
         self._crew.give_back(trial.candidate)
 
     def _propose(self) -> Proposal | None:
@@ -435,6 +446,7 @@ class Search:
             self._budget.durations_s.append(seconds)
         ended, placements = self._place.end(trial, outcome, self._proposed.pop(trial.number, None))
         ended = self._ledger.end(ended)
+        self._running.pop(trial.number, None)
         self._busy.discard(ended.candidate.digest)
         self._agenda.note(ended)
         if ended.state is TrialState.SUPERSEDED:
@@ -454,16 +466,20 @@ class Search:
         by_digest = self._ledger.trials
         tried = {name: by_digest[digest] for name, digest in self._agenda.baselines.items() if digest in by_digest}
         baselines = {name: trial for name, trial in tried.items() if trial.predicted_s is not None}
+        measured, cut = (None, False) if interrupted else self._measured(baselines)
+        wrong = wrong_candidates(self._store, self._key)
+        right = [trial for trial in self._ledger.completed if trial.candidate.digest not in wrong]
         with self._crew.turn("promote"):
             plan, promoted = promote_best(
                 store=self._store,
                 compiler=self._compiler,
                 key=self._key,
-                best=self._ledger.best,
+                best=min(right, key=lambda trial: (trial.predicted_s or 0.0, trial.number), default=None),
                 baselines=baselines,
                 missing=self._agenda.missing,
                 proved=self._agenda.proved,
                 margin=self._settings.margin,
+                measured=measured,
             )
         return Outcome(
             study=self._study,
@@ -478,9 +494,30 @@ class Search:
             missing=self._agenda.missing,
             proved=self._agenda.proved,
             stopped=self._agenda.stopped,
-            interrupted=interrupted,
+            interrupted=interrupted or cut,
             exhausted=self._agenda.exhausted,
+            measured=measured,
         )
+
+    def _measured(self, baselines: Mapping[str, Trial]) -> tuple[MeasuredOutcome | None, bool]:
+        """Measures what is promising, if devices are to be had; returns that, and whether it was told to stop."""
+        if self._measure is None or not self._ledger.completed:
+            return None, False
+        active = self._store.active(self._key)
+        predicted = Predicted(
+            key=self._key,
+            spec=self._spec,
+            space=self._workload.space,
+            trials=self._ledger.completed,
+            baselines=baselines,
+            incumbent=None if active is None else active.plan,
+            error=self._calibration.relative_error,
+            seed=self._settings.seed,
+        )
+        try:
+            return self._measure(predicted), False
+        except KeyboardInterrupt:
+            return None, True
 
 
 def _deadly(lease: Lease) -> Rejection:

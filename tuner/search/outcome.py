@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tuner.plans.plan import StoredPlan
+from tuner.search.measure import MeasuredOutcome
 from tuner.stores import Study, Trial
 
 
@@ -24,6 +25,7 @@ class Outcome:
         proved: True if no other layout of the space can be better in the model.
         stopped: why the search ended.
         interrupted: True if it was told to stop.
+        measured: what devices took; None if nothing was measured.
         exhausted: True if the budget ended it: another run with more time may find more.
     """
 
@@ -38,3 +40,4 @@ class Outcome:
     stopped: str
     interrupted: bool = False
     exhausted: bool = False
+    measured: MeasuredOutcome | None = None
