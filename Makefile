@@ -11,7 +11,7 @@ SECOND_VENV := .venv-3.12
 
 DB ?= sqlite:///meshwright.db
 
-.PHONY: env tune test lint bench bench-grid clean
+.PHONY: env tune test lint bench bench-grid screenshots clean
 
 env: $(VENV)/ready
 
@@ -53,6 +53,10 @@ bench: env
 # The grid of the field from cold and from warm; a run that was stopped goes on.
 bench-grid: env
 	$(BIN)/python benchmarks/grid.py
+
+# The dashboard's pages from the tests' Wan study; needs chromium.
+screenshots: env
+	$(BIN)/python -m tests.browser.screenshots docs/screenshots
 
 clean:
 	rm -rf $(VENV) $(SECOND_VENV)
