@@ -67,8 +67,14 @@ class Coordinates:
     candidate: Mapping[str, Any]
 
 
-def history(database: Database, study_id: int) -> Sequence[Mark]:
-    """Returns every improvement of a study and a sample of its other predictions, in order of their end."""
+def history(database: Database, study_id: int, predictions: int) -> Sequence[Mark]:
+    """Returns every improvement of a study and a sample of its other predictions, in order of their end.
+
+    Args:
+        database: to read.
+        study_id: the study.
+        predictions: how many there are, about.
+    """
     order = (TrialRow.finished_at, TrialRow.number)
     compiled = (
         select(
@@ -77,7 +83,6 @@ def history(database: Database, study_id: int) -> Sequence[Mark]:
             TrialRow.predicted_s,
             func.row_number().over(order_by=order).label("compiles"),
             func.min(TrialRow.predicted_s).over(order_by=order, rows=(None, -1)).label("before"),
-            func.count(TrialRow.predicted_s).over().label("predictions"),
         )
         .where(TrialRow.study_id == study_id, TrialRow.stage.in_(_COMPILED), TrialRow.finished_at.is_not(None))
         .subquery()
@@ -87,7 +92,7 @@ def history(database: Database, study_id: int) -> Sequence[Mark]:
         select(compiled.c.number, compiled.c.compiles, compiled.c.finished_at, compiled.c.predicted_s, improves)
         .where(
             compiled.c.predicted_s.is_not(None),
-            or_(improves, compiled.c.compiles % (compiled.c.predictions / MARKS + 1) == 0),
+            or_(improves, compiled.c.compiles % (predictions // MARKS + 1) == 0),
         )
         .order_by(compiled.c.compiles)
         .limit(4 * MARKS)
@@ -100,16 +105,17 @@ def history(database: Database, study_id: int) -> Sequence[Mark]:
 
 
 def pairs(database: Database, study_id: int) -> Sequence[Pair]:
-    """Returns trials that were predicted and measured, at most `PAIRS`, the best predicted first."""
+    """Returns trials that were predicted and measured, the first `PAIRS` of them in order of their end."""
     wanted = (
         select(TrialRow.number, TrialRow.predicted_s, TrialRow.measured_s)
-        .where(TrialRow.study_id == study_id, TrialRow.measured_s.is_not(None), TrialRow.predicted_s.is_not(None))
-        .order_by(TrialRow.predicted_s, TrialRow.number)
+        # Were it to ask for a prediction too, SQLite would go by the index of predictions and open every row.
+        .where(TrialRow.study_id == study_id, TrialRow.measured_s.is_not(None))
+        .order_by(TrialRow.finished_at, TrialRow.number)
         .limit(PAIRS)
     )
     with database.read() as session:
         rows: Any = session.execute(wanted)
-        return [Pair(number=n, predicted_s=p, measured_s=m) for n, p, m in rows]
+        return [Pair(number=n, predicted_s=p, measured_s=m) for n, p, m in rows if p is not None]
 
 
 def coordinates(database: Database, study_id: int, limit: int = LINES) -> Sequence[Coordinates]:

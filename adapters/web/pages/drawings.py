@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,6 +31,14 @@ _AFTER = {
     Stage.PLACE: (Stage.PLACE, Stage.MEASURE),
     Stage.MEASURE: (Stage.MEASURE,),
 }
+
+
+_DRAWABLE_S = (1e-12, 1e9)
+
+
+def drawable(seconds: float | None) -> bool:
+    """Returns whether a time has a place on paper beside others; what is infinite, none or absurd has not."""
+    return seconds is not None and _DRAWABLE_S[0] <= seconds <= _DRAWABLE_S[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +105,10 @@ def draw_funnel(rows: Sequence[FunnelRow]) -> Markup:
 
 def draw_history(marks: Sequence[Mark], begun: datetime, baselines: Sequence[tuple[str, float]]) -> Markup:
     """Draws the best so far, against compiles and against time."""
+    marks = [mark for mark in marks if drawable(mark.predicted_s)]
+    baselines = [(name, seconds) for name, seconds in baselines if drawable(seconds)]
+    if not marks:
+        return Markup()
     by_compiles = [history.Point(x=m.compiles, predicted_s=m.predicted_s, name=f"trial {m.number}") for m in marks]
     by_time = [
         history.Point(
@@ -112,7 +123,13 @@ def draw_history(marks: Sequence[Mark], begun: datetime, baselines: Sequence[tup
 
 def draw_scatter(pairs: Sequence[Pair], rank: float | None, relative_error: float | None) -> Markup:
     """Draws what was predicted against what was measured."""
-    named = [(f"trial {pair.number}", pair.predicted_s, pair.measured_s) for pair in pairs]
+    named = [
+        (f"trial {pair.number}", pair.predicted_s, pair.measured_s)
+        for pair in pairs
+        if drawable(pair.predicted_s) and drawable(pair.measured_s)
+    ]
+    if not named:
+        return Markup()
     return shown(
         scatter.draw(scatter.Agreement(pairs=named, relative_error=relative_error, rank=rank)), "picture-scatter"
     )
@@ -123,7 +140,7 @@ def draw_coordinates(trials: Sequence[Coordinates]) -> Markup:
     strands = [
         coordinates.Strand(name=f"trial {t.number}", values=parameters(t.candidate), step_s=t.predicted_s)
         for t in trials
-        if math.isfinite(t.predicted_s)
+        if drawable(t.predicted_s)
     ]
     return shown(coordinates.draw(strands), "picture-coordinates") if len(strands) > 1 else Markup()
 

@@ -246,10 +246,11 @@ def _revision(counts: StudyCounts) -> str:
 
 def _read_charts(database: Database, counts: StudyCounts) -> Charts:
     study_id = counts.study.id
+    predictions = sum(count.predicted for count in counts.counts)
     compared = pairs(database, study_id)
     agreed = agreement([(pair.predicted_s, pair.measured_s) for pair in compared])
     sample = compared[:: len(compared) // MOST_PAIRS + 1]
-    marks, found = history(database, study_id), coordinates(database, study_id)
+    marks, found = history(database, study_id, predictions), coordinates(database, study_id)
     best = trial_views.list_trials(database, study_id, limit=1, counted=False).rows
     baselines = trial_views.baselines(database, study_id)
     steps = [(line.baseline, line.numbers["default_step_s"]) for line in baselines if "default_step_s" in line.numbers]

@@ -74,7 +74,7 @@ def test_counts_are_those_of_the_trials(store: Store, database: Database) -> Non
 def test_an_empty_study_is_counted(database: Database) -> None:
     counted = count_study(database, 2)
     assert (counted.trials, counted.refusals, counted.counts) == (0, (), ())
-    assert history(database, 2) == pairs(database, 2) == coordinates(database, 2) == []
+    assert history(database, 2, 0) == pairs(database, 2) == coordinates(database, 2) == []
 
 
 def test_a_study_that_is_not_there(database: Database) -> None:
@@ -100,7 +100,7 @@ def test_the_history_holds_every_improvement(store: Store, database: Database, m
         value = one.predicted_s
         if value is not None and not math.isnan(value) and (value < best or not expected):
             best, expected[one.number] = value, position
-    marks = history(database, 1)
+    marks = history(database, 1, 20)
     found = {mark.number: mark.compiles for mark in marks if mark.improves and not math.isnan(mark.predicted_s)}
     assert found == expected
     places = {one.number: position for position, one in enumerate(compiled, start=1)}
@@ -156,7 +156,7 @@ def test_views_read_columns_and_not_documents(store: Store, database: Database) 
     statements: list[str] = []
     event.listen(database.engine, "before_cursor_execute", lambda c, cu, text, *rest: statements.append(text))
     count_study(database, 1)
-    history(database, 1)
+    history(database, 1, 20)
     pairs(database, 1)
     list_studies(database)
     of_trials = [text for text in statements if "mw_trials" in text]
