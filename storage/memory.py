@@ -13,6 +13,7 @@ from storage.documents import (
     strict,
 )
 from storage.memory_calibration import MemoryCalibrationStore
+from storage.memory_experience import MemoryExperienceStore
 from storage.memory_leases import MemoryLeaseStore
 from storage.memory_measurements import MemoryMeasurementStore
 from storage.memory_nights import MemoryNightStore
@@ -37,6 +38,7 @@ def _now() -> datetime:
 
 class MemoryStore(
     MemoryWorkStore,
+    MemoryExperienceStore,
     MemoryUpkeepStore,
     MemoryLeaseStore,
     MemoryNightStore,

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from tuner.calibration.records import CalibrationStore
 from tuner.canonical import digest
+from tuner.experience import ExperienceStore
 from tuner.layouts.layout import Candidate
 from tuner.leases import LeaseStore
 from tuner.measurements import MeasurementStore
@@ -285,6 +286,7 @@ class PlanStore(abc.ABC):
 
 class Store(
     TrialStore,
+    ExperienceStore,
     ProgramStore,
     PlanStore,
     LeaseStore,

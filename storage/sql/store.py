@@ -7,6 +7,7 @@ from sqlalchemy import Engine
 from storage.revision import require_head
 from storage.sql.calibration import SqlCalibrationStore
 from storage.sql.database import Clock, Database, utc_now
+from storage.sql.experience import SqlExperienceStore
 from storage.sql.leases import SqlLeaseStore
 from storage.sql.measurements import SqlMeasurementStore
 from storage.sql.nights import SqlNightStore
@@ -20,6 +21,7 @@ from tuner.stores import Store
 
 class SqlStore(
     SqlTrialStore,
+    SqlExperienceStore,
     SqlProgramStore,
     SqlPlanStore,
     SqlLeaseStore,

@@ -14,6 +14,7 @@ from tuner.search.prospects import Prospect, Queue
 from tuner.search.screen import ScreenStage
 from tuner.search.settings import Settings
 from tuner.search.stopping import Budget, unimproved, unpromising
+from tuner.search.transfer import Transfer
 from tuner.search.trials import bounded
 from tuner.slices.slice import Slice
 from tuner.stores import Trial
@@ -49,6 +50,7 @@ class Agenda:
         parameters: Parameters,
         settings: Settings,
         budget: Budget,
+        transfer: Transfer,
     ) -> None:
         self._workload = workload
         self._slice = slice_
@@ -57,6 +59,7 @@ class Agenda:
         self._parameters = parameters
         self._settings = settings
         self._budget = budget
+        self._transfer = transfer
         self._queue = Queue(())
         self._forced: deque[Item] = deque()
         self._variants: deque[Prospect] = deque()
@@ -69,9 +72,12 @@ class Agenda:
         self.exhausted = False
 
     def fill(self) -> None:
-        """Takes in what passed the screen: baselines first (A as declared, B the fewest received bytes)."""
+        """Takes in what passed the screen: baselines first (A as declared, B the fewest received bytes), then what won
+        earlier studies of the model."""
         prospects = self._screen.prospects
-        self._queue = Queue(p for digest, p in prospects.items() if digest not in self._ledger.trials)
+        self._queue = Queue(
+            (p for digest, p in prospects.items() if digest not in self._ledger.trials), self._transfer.expected_s
+        )
         for name, layout in self._workload.baselines(self._slice).items():
             refusal = self._workload.verdict(layout)
             if refusal is not None:
@@ -88,6 +94,12 @@ class Agenda:
             if candidate.digest not in prospects:
                 self._ledger.refuse(self._screen.look([candidate]))
             self._force("B", candidate)
+        for candidate in self._transfer.winners(list(prospects.values())):
+            if candidate.digest not in prospects:
+                self._ledger.refuse(self._screen.look([candidate]))
+            known = candidate.digest in self._ledger.trials or candidate.digest not in prospects
+            if not known and all(item.prospect.candidate != candidate for item in self._forced):
+                self._forced.append(Item(prospect=prospects[candidate.digest], forced=True))
 
     def next(self, compiling: int) -> Item | None:
         """Returns what to try while `compiling` candidates are at the compiler; None to stop, saying why in `stopped`.
@@ -113,7 +125,7 @@ class Agenda:
             return Item(prospect=self._variants.popleft(), forced=True)
         if head is None:
             self.stopped, self.proved = "every layout was tried or shown to be slower", self._sound
-        elif reason := unpromising(head, self._ledger, self._settings, len(self._queue)):
+        elif reason := unpromising(head, self._ledger, self._settings, self._transfer, len(self._queue)):
             self.stopped = reason
         else:
             return Item(prospect=head)
@@ -182,7 +194,8 @@ class Agenda:
 
         When one of them becomes the best, its neighbours follow: a coordinate descent that ends because the choices do.
         """
-        if self._tuned == best.candidate:
+        settled = self._settings.slack is not None and self._transfer.tuned(best.candidate)
+        if self._tuned == best.candidate or settled:
             return
         self._tuned = best.candidate
         variants = [replace(best.candidate, compiler_options=other) for other in self._parameters.flags(best.candidate)]

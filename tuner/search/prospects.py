@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tuner.layouts.layout import Candidate
@@ -29,10 +29,14 @@ class Prospect:
 
 
 class Queue:
-    """Prospects by estimate, lowest first; equal estimates by the candidate's digest, so that a run can be repeated."""
+    """Prospects by what is expected of them, the estimate by default, lowest first; equals by the candidate's digest,
+    so that a run can be repeated."""
 
-    def __init__(self, prospects: Iterable[Prospect]) -> None:
-        self._order = sorted(prospects, key=lambda p: (p.estimate_s, p.candidate.digest))
+    def __init__(
+        self, prospects: Iterable[Prospect], expected_s: Callable[[Prospect], float] = lambda p: p.estimate_s
+    ) -> None:
+        self._expected_s = expected_s
+        self._order = sorted(prospects, key=self._key)
 
     def __len__(self) -> int:
         return len(self._order)
@@ -45,7 +49,7 @@ class Queue:
     def add(self, prospect: Prospect) -> None:
         """Takes a prospect in, unless it is there."""
         if all(other.candidate.digest != prospect.candidate.digest for other in self._order):
-            insort(self._order, prospect, key=lambda p: (p.estimate_s, p.candidate.digest))
+            insort(self._order, prospect, key=self._key)
 
     def drop(self, digest: str) -> None:
         """Takes a candidate out, wherever it stands."""
@@ -56,3 +60,6 @@ class Queue:
         gone = [p for p in self._order if p.bound.step_s >= best_s]
         self._order = [p for p in self._order if p.bound.step_s < best_s]
         return gone
+
+    def _key(self, prospect: Prospect) -> tuple[float, str]:
+        return self._expected_s(prospect), prospect.candidate.digest

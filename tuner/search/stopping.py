@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from tuner.search.ledger import Ledger
 from tuner.search.prospects import Prospect
 from tuner.search.settings import Settings
+from tuner.search.transfer import Transfer
 from tuner.stores import Trial
 
 
@@ -48,19 +49,22 @@ class Budget:
         return limit is not None and self.spent_s + self.elapsed_s + expected > limit
 
 
-def unpromising(head: Prospect, ledger: Ledger, settings: Settings, open_count: int) -> str:
+def unpromising(head: Prospect, ledger: Ledger, settings: Settings, transfer: Transfer, open_count: int) -> str:
     """Returns why the rest of the queue is not worth a compile, short of a proof; empty if it is.
 
-    Estimates are corrected by the median ratio of prediction to estimate so far.
+    Estimates are corrected by what earlier studies know of kin or, if there are none, by the median ratio of prediction
+    to estimate so far.
     """
     best = ledger.best
     if best is None or best.predicted_s is None:
         return ""
-    estimate_s = head.estimate_s * _bias(ledger.completed)
-    if settings.slack is not None and estimate_s > best.predicted_s * (1 + settings.slack):
+    known = transfer.slack
+    estimate_s = head.estimate_s * _bias(ledger.completed) if known is None else transfer.expected_s(head)
+    slack = settings.slack if settings.slack is None or known is None else min(settings.slack, known)
+    if slack is not None and estimate_s > best.predicted_s * (1 + slack):
         return (
             f"the next of {open_count} open layouts is estimated at {estimate_s * 1e3:.0f} ms, "
-            f"more than {settings.slack:.0%} above the best"
+            f"more than {slack:.0%} above the best"
         )
     since = unimproved(ledger)
     if settings.patience is not None and since >= settings.patience:
