@@ -41,7 +41,7 @@ def main(directory: Path) -> None:
             page = browser.new_page(viewport={"width": WIDTH, "height": height}, color_scheme="light")
             page.goto(address + page_path)
             page.wait_for_load_state("networkidle")
-            page.wait_for_timeout(3000 if name == "study" else 100)  # importance comes when it is computed
+            page.get_by_text("Computing in the background").wait_for(state="detached", timeout=60_000)
             file = directory / f"{name}.png"
             page.screenshot(path=file)
             print(f"{file}: {file.stat().st_size / 1000:.0f} kB")

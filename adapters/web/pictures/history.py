@@ -71,12 +71,14 @@ def draw(history: History) -> Drawing:
     predicted, measured = ([(replace(p, x=p.x / unit), v) for p, v in pairs] for pairs in (predicted, measured))
     ground = Frame(x=x, y=y).ground(name, "step, ms", lambda value: f"{value:g}", milliseconds)
     parts = [ground]
-    for name, value in lines:
+    for index, (name, value) in enumerate(lines):
         if y.low <= value <= y.high:
             parts.append(
                 tag("path", class_="axis", d=f"M56 {number(y(value))}H{number(WIDTH - 8)}", stroke_dasharray="4 4")
             )
-            parts.append(label(WIDTH - 10, y(value) - 4, name, class_="small soft", anchor="end"))
+            near = sum(abs(y(value) - y(other)) < 12 for _, other in lines[:index])
+            words = f"baseline {name}"
+            parts.append(label(WIDTH - 10 - 70 * near, y(value) - 4, words, class_="small soft", anchor="end", most=12))
     parts.append(_marks(predicted, x, y, "predicted"))
     parts.append(_marks(measured, x, y, "measured"))
     parts.append(_best(predicted, x, y, "best"))

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from adapters.web.pictures import svg
+from adapters.web.pictures.roads import level
 from adapters.web.pictures.routes import Route
 from adapters.web.pictures.scene import Scene, compared
-from adapters.web.pictures.slices import SlicePicture, describe, draw, level
+from adapters.web.pictures.slices import SlicePicture, describe, draw
 from tests.adapters.web.pictures.readers import read, said, texts
 from tuner.errors import InvalidValue, UnknownName
 from tuner.layouts.layout import Layout
