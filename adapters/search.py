@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import optuna
@@ -11,6 +11,7 @@ import optuna
 import storage
 from adapters.jax.pool import CompilePool
 from adapters.jax.screen.pool import ShardyScreener
+from adapters.measuring import NO_MEASUREMENT, Measurement, measuring
 from adapters.models.registry import resolve
 from tuner.calibration.calibration import calibration
 from tuner.errors import ToolchainMissing
@@ -33,10 +34,20 @@ def tune(
     listener: Listener = silent,
     jobs: int | None = None,
     timeout_s: float = 600.0,
+    measurement: Measurement = NO_MEASUREMENT,
+    told: Callable[[str], None] = lambda line: None,
 ) -> Outcome:
     """Searches, stores every trial and promotes the best plan. Takes and raises what `opened` does."""
     with opened(
-        spec=spec, slice_name=slice_name, db=db, settings=settings, listener=listener, jobs=jobs, timeout_s=timeout_s
+        spec=spec,
+        slice_name=slice_name,
+        db=db,
+        settings=settings,
+        listener=listener,
+        jobs=jobs,
+        timeout_s=timeout_s,
+        measurement=measurement,
+        told=told,
     ) as search:
         return search.run()
 
@@ -51,6 +62,8 @@ def opened(
     listener: Listener = silent,
     jobs: int | None = None,
     timeout_s: float = 600.0,
+    measurement: Measurement = NO_MEASUREMENT,
+    told: Callable[[str], None] = lambda line: None,
 ) -> Iterator[Search]:
     """Opens the database and the processes that screen and compile, and gives the search.
 
@@ -62,9 +75,11 @@ def opened(
         listener: is told what happens.
         jobs: compiles at once; None for one on each processor.
         timeout_s: time for one compile.
+        measurement: whether and how the promising candidates are measured; by default they are not.
+        told: is told why nothing was measured where that is no error.
 
     Raises UnknownName or InvalidValue for a wrong model, shape, slice or link, ToolchainMissing without jax and libtpu,
-    StoreError if the database cannot be used.
+    StoreError if the database cannot be used, NotMeasured if devices are required and there are none.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     slice_ = parse_slice(slice_name)
@@ -73,11 +88,21 @@ def opened(
     Network(slice_, calibration(slice_.generation_name), tuple(map(Degraded.parse, links)))  # refuses unknown links
     workload = resolve(spec)
     processors = len(os.sched_getaffinity(0))
+    cpu_devices = 1 if slice_.generation.has_links else slice_.num_devices
     jobs = jobs or processors  # a compile keeps about one processor busy
     with (
         storage.open_store(db, create=True) as store,
         ShardyScreener(workers=processors) as screener,
-        CompilePool(workers=jobs, timeout_s=timeout_s) as compiler,
+        CompilePool(workers=jobs, timeout_s=timeout_s, cpu_devices=cpu_devices) as compiler,
+        measuring(
+            measurement,
+            slice_,
+            store,
+            lambda: storage.optuna_storage(db),
+            listener=listener,
+            told=told,
+            before=compiler.rest,
+        ) as measure,
     ):
         yield Search(
             workload=workload,
@@ -88,6 +113,7 @@ def opened(
             compiler=compiler,
             store=store,
             optuna_storage=storage.optuna_storage(db),
+            measure=measure,
             settings=settings,
             listener=listener,
             jobs=jobs,

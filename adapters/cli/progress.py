@@ -9,7 +9,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from adapters.cli import render
-from tuner.search.events import Enumerated, Event, ScreenEnded, Screening, Stopped, TrialEnded, TrialStarted
+from tuner.search.events import (
+    Enumerated,
+    Event,
+    ScreenEnded,
+    Screening,
+    Stopped,
+    TrialEnded,
+    TrialMeasured,
+    TrialStarted,
+)
 
 
 class Reporter:
@@ -70,6 +79,8 @@ class Reporter:
                 if event.trial.number in self._running:
                     self._progress.remove_task(self._running.pop(event.trial.number))
                 self._line(_ended(event))
+            case TrialMeasured():
+                self._line(_measured(event))
             case Stopped():
                 for task in self._running.values():
                     self._progress.remove_task(task)
@@ -100,3 +111,16 @@ def _ended(event: TrialEnded) -> str:
     how = "known from before" if event.cached else f"compiled in {event.compile_s:.1f} s"
     best = ", the best so far" if event.best else ""
     return f"{head}: {how}, {event.placements} placements, {render.ms(trial.predicted_s)} ms predicted{best}"
+
+
+def _measured(event: TrialMeasured) -> str:
+    trial = event.trial
+    name = f"baseline {trial.baseline}" if trial.baseline else event.role
+    head = f"measure    trial {trial.number}: {trial.candidate.layout} ({name})"
+    if trial.measured_s is None:
+        assert trial.rejection is not None
+        return f"{head}: rejected, {trial.rejection.reason}: {trial.rejection.detail}"
+    ratio = trial.numbers.get("ratio")
+    against = "" if ratio is None else f", {ratio:.2f} of the prediction"
+    stopped = ", stopped: slower" if trial.rejection is not None else ""
+    return f"{head}: {render.ms(trial.measured_s)} ms over {trial.numbers['samples']:.0f} blocks{against}{stopped}"

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from adapters.cli import options, render
+from adapters.cli import measuring, options, render
 from adapters.cli.main import EXIT_FAILED
 from adapters.cli.progress import Reporter
 from tuner.network.cost import Degraded
@@ -38,6 +38,7 @@ _SHOWN = 8
 @click.option("--seed", type=int, default=0, show_default=True, help="Makes the random parts repeatable.")
 @options.reserve_hbm
 @options.links
+@measuring.options
 @click.option("--jobs", type=click.IntRange(min=1), help="Compiles at once. [default: one on each processor]")
 @click.option("--timeout", type=options.Seconds(), default="10min", show_default=True, help="Time for one compile.")
 @options.database
@@ -61,6 +62,7 @@ def command(
     db: str | None,
     output: str,
     quiet: bool,
+    **measured: Any,
 ) -> None:
     """Find the fastest layout and placement of MODEL on a slice, and store the plan.
 
@@ -95,6 +97,8 @@ def command(
             listener=reporter,
             jobs=jobs,
             timeout_s=timeout,
+            measurement=measuring.measurement(timeout_s=timeout, **measured),
+            told=lambda line: click.echo(f"note: {line}", err=True),
         )
     if output == "json":
         render.document(_document(outcome))
@@ -122,7 +126,10 @@ def _report(outcome: Outcome) -> None:
     for name, reason in outcome.missing.items():
         click.echo(f"Baseline {name} does not run: {reason}")
     proof = "proved best of its space in the model" if outcome.proved else "not proved best"
-    click.echo(f"\nStopped: {outcome.stopped} ({proof}). Step times are predictions; no device was timed.")
+    timed = "" if outcome.measured else " Step times are predictions; no device was timed."
+    click.echo(f"\nStopped: {outcome.stopped} ({proof}).{timed}")
+    if outcome.measured is not None:
+        click.echo("\n" + measuring.table(outcome.measured))
     if outcome.plan is not None:
         stored = f"plan {outcome.plan.id}, version {outcome.plan.version}"
         click.echo(
@@ -202,7 +209,7 @@ def _against(outcome: Outcome, name: str, trial: Trial) -> float | None:
 def _document(outcome: Outcome) -> dict[str, Any]:
     return {
         "study": outcome.study.key.name,
-        "evidence": "predicted",
+        "evidence": "predicted" if outcome.measured is None else "measured",
         "stopped": outcome.stopped,
         "proved": outcome.proved,
         "interrupted": outcome.interrupted,
@@ -220,4 +227,5 @@ def _document(outcome: Outcome) -> dict[str, Any]:
             for trial in outcome.trials
         ],
         "missing_baselines": dict(outcome.missing),
+        "measured": None if outcome.measured is None else measuring.document(outcome.measured),
     }
