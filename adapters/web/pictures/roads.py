@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from adapters.web.pictures.grid import Grid, Point
 from adapters.web.pictures.svg import label, number, said, tag
 from adapters.web.pictures.words import say_share, say_time
+from tuner.slices.links import chip_coords
 from tuner.slices.links import links as directed_links
 from tuner.timeline.prediction import LinkTraffic
 
@@ -41,19 +44,18 @@ def draw_links(grid: Grid, links: Sequence[LinkTraffic], step_s: float | None, f
     slice_, full = grid.slice_, full_s
     loads = {link.name: link for link in links}
     drawn: list[tuple[LinkTraffic | None, str, str]] = []
-    every = directed_links(slice_)
-    cores = slice_.cores
-    for source, target, axis, step in zip(
-        every.source.tolist(), every.target.tolist(), every.axis.tolist(), every.step.tolist(), strict=True
-    ):
-        start, end = slice_.coords(source * cores), slice_.coords(target * cores)
+    every, places = directed_links(slice_), [tuple(place) for place in chip_coords(slice_).tolist()]
+    near = np.array([grid.shows(place) for place in places])
+    for link in np.flatnonzero(near[every.source] | near[every.target]).tolist():
+        start, end = places[every.source[link]], places[every.target[link]]
+        axis, step = int(every.axis[link]), int(every.step[link])
         name = f"{','.join(map(str, start))}->{','.join(map(str, end))}"
         load = loads.get(name)
         share = load.busy_s / full if load is not None and full else 0.0
         data, figures = _road(grid, start, end, axis, step, share)
         if data:
             drawn.append((load, data, figures))
-    if cores == 2:
+    if slice_.cores == 2:
         drawn += _core_roads(grid, loads)
     idle = "".join(data for load, data, _ in drawn if load is None)
     out = [tag("path", class_="q q0", d=idle)] if idle else []

@@ -20,11 +20,15 @@ from tuner.placements.placement import Placement
 from tuner.program.program import Collective, Program
 from tuner.slices.slice import Slice
 from tuner.timeline.axes import spanned_axes
+from tuner.timeline.prediction import LinkTraffic
 from tuner.timeline.ranker import Ranker
 from tuner.timeline.traffic import busy_links
 
 MOST_PAIRS = 8
 """Of an exchange in a group of at most so many, every pair is drawn; of a larger one only the members."""
+
+KEPT = 8
+"""Placements whose loads are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +71,7 @@ class Scene:
         constants: Calibration | None = None,
     ) -> None:
         self.slice_, self.layout = slice_, layout
+        self._known: dict[tuple[int, ...], tuple[float | None, tuple[LinkTraffic, ...]]] = {}
         self.ranker = Ranker(program, slice_, layout, constants or calibration(slice_.generation_name), links)
 
     @cached_property
@@ -151,10 +156,7 @@ class Scene:
                 for r in walk
             )
             shown = f"{choice.name}, " + (f"group {group} of {len(walks)}" if group is not None else "every group")
-        infinite = not np.isfinite(self.ranker.step_s(np.asarray([placement.devices]))[0])
-        links = (
-            () if infinite else busy_links(self.ranker.network.fabric, self.ranker.link_seconds(placement, self._name))
-        )
+        step_s, links = self._loads(placement)
         return SlicePicture(
             title=title,
             slice_=self.slice_,
@@ -162,12 +164,27 @@ class Scene:
             devices=placement.devices,
             colour=colour,
             links=links,
-            step_s=None if infinite else float(self.ranker.step_s(np.asarray([placement.devices]))[0]),
+            step_s=step_s,
             full_s=full_s,
             routes=routes,
             shown=shown,
             plane=plane,
         )
+
+    def _loads(self, placement: Placement) -> tuple[float | None, tuple[LinkTraffic, ...]]:
+        """Returns the step's seconds and its links; None and nothing where it does not run. The last few are kept."""
+        known = self._known.get(placement.devices)
+        if known is None:
+            step_s = float(self.ranker.step_s(np.asarray([placement.devices]))[0])
+            if np.isfinite(step_s):
+                seconds = self.ranker.link_seconds(placement, self._name)
+                known = step_s, busy_links(self.ranker.network.fabric, seconds)
+            else:
+                known = None, ()
+            while len(self._known) >= KEPT:
+                self._known.pop(next(iter(self._known)), None)
+            self._known[placement.devices] = known
+        return known
 
     @property
     def default_colour(self) -> str:

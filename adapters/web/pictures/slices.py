@@ -159,28 +159,23 @@ def _colour(position: int, size: int) -> tuple[str, str]:
     return f"chip v{step}", "on" if step >= STEPS // 2 else "on-dark"
 
 
-def _positions(picture: SlicePicture) -> dict[int, tuple[int, ...]]:
-    """Returns the mesh position of each device."""
-    shape = [size for _, size in picture.axes]
-    places = np.stack(np.unravel_index(np.arange(len(picture.devices)), shape), axis=-1).tolist()
-    return {device: tuple(place) for device, place in zip(picture.devices, places, strict=True)}
-
-
 def _chips(picture: SlicePicture, grid: Grid) -> tuple[str, str]:
     """Returns the chips, and the figures on them, which stand above the routes."""
     slice_, cell = picture.slice_, grid.cell
-    positions = _positions(picture)
-    logical = {device: position for position, device in enumerate(picture.devices)}
+    logical = np.argsort(picture.devices).tolist()
     names = [name for name, _ in picture.axes]
     axis = names.index(picture.colour)
     size = picture.axes[axis][1]
     long = [index for index, (_, extent) in enumerate(picture.axes) if extent > 1]
     width = cell / slice_.cores
-    shown = [device for device in range(slice_.num_devices) if grid.shows(slice_.coords(device))]
+    per_plane = slice_.shape[0] * slice_.shape[1] * slice_.cores
+    shown = [device for z in grid.planes for device in range(z * per_plane, (z + 1) * per_plane)]
+    shape = [extent for _, extent in picture.axes]
+    positions = np.stack(np.unravel_index([logical[device] for device in shown], shape), axis=-1).tolist()
     each = len(shown) <= 2 * MOST_CHIPS
     chips, figures = [], []
-    for device in shown:
-        coords, core, place = slice_.coords(device), slice_.core(device), positions[device]
+    for device, place in zip(shown, positions, strict=True):
+        coords, core = slice_.coords(device), slice_.core(device)
         x, y = grid.middle(coords)
         x, y = x - cell / 2 + core * width, y - cell / 2
         chip, ink = _colour(place[axis], size)
