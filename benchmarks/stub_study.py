@@ -12,7 +12,7 @@ from tuner.layouts.space import Choice, Dimension, Space
 from tuner.plans.toolchain import Toolchain
 from tuner.ports import ArgumentSharding, Compiled, Screened, WorkloadSpec
 from tuner.program.program import Compute, ComputeKind, Memory, Program
-from tuner.rejections import Rejection
+from tuner.rejections import Rejection, RejectReason, Stage
 from tuner.search.revision import study_key
 from tuner.search.settings import Settings
 from tuner.slices.names import parse_slice
@@ -22,12 +22,13 @@ from tuner.work import Task
 
 SLICE = "v5e-2x2"
 TOOLCHAIN = Toolchain(jax="0.12.0.1", jaxlib="0.12.0.1", libtpu="0.0.50.1")
+_DIGITS, _BASE = ("hundreds", "tens", "ones"), 28
 EXHAUSTIVE = Settings(budget_s=None, patience=None, slack=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StubWorkload:
-    """One mesh axis over the slice, and an option of as many values as the study shall have candidates."""
+    """One mesh axis over the slice, and three options whose values number the candidates."""
 
     candidates: int
     shape: str = "1x1x1"
@@ -46,23 +47,29 @@ class StubWorkload:
 
     @property
     def space(self) -> Space:
-        kinds = tuple(f"k{number:05d}" for number in range(self.candidates))
+        digits = range(_BASE)
         return Space(
-            dimensions=(Dimension(name="data", sizes=(1, 2, 4)),), options=(Choice(name="kind", values=kinds),)
+            dimensions=(Dimension(name="data", sizes=(1, 2, 4)),),
+            options=tuple(Choice(name=name, values=tuple(digits)) for name in _DIGITS),
         )
 
     def verdict(self, layout: Layout) -> Rejection | None:
-        return None
+        if number_of(layout) < self.candidates:
+            return None
+        return Rejection(stage=Stage.ENUMERATE, reason=RejectReason.ILLEGAL_OPTIONS, detail="beyond the last")
 
     def baselines(self, slice_: Slice) -> Mapping[str, Layout]:
-        return {"A": Layout.of({"data": slice_.num_devices}, {"kind": "k00000"})}
+        return {"A": Layout.of({"data": slice_.num_devices}, dict.fromkeys(_DIGITS, 0))}
 
     def tuned(self, layout: Layout, slice_: Slice) -> Sequence[Layout]:
         return []
 
 
-def number_of(candidate: Candidate) -> int:
-    return int(str(candidate.layout.option("kind"))[1:])
+def number_of(layout: Layout) -> int:
+    number = 0
+    for name in _DIGITS:
+        number = number * _BASE + int(layout.option(name))
+    return number
 
 
 def _program(layout: Layout, cycles: int) -> Program:
@@ -100,7 +107,7 @@ class StubCompiler:
             return None
         time.sleep(self.seconds)
         return Compiled(
-            program=_program(candidate.layout, 1_000_000 + number_of(candidate)),
+            program=_program(candidate.layout, 1_000_000 + number_of(candidate.layout)),
             lowered_digest=candidate.digest,
             arguments=(ArgumentSharding(path="x", shape=(8,), dtype="bfloat16", spec=(("data",),)),),
             compile_s=self.seconds,

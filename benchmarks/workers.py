@@ -9,6 +9,7 @@ The workers are processes of the real worker path over `benchmarks.stub_study`. 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import random
@@ -23,6 +24,7 @@ from pathlib import Path
 import optuna
 
 import storage
+from adapters.cli.worker import stop
 from adapters.worker import compiles_with, searching
 from benchmarks import stub_study
 from storage import migrations
@@ -54,6 +56,7 @@ class Report:
 def serve(url: str, *, compile_s: float, lease_ttl_s: float) -> None:
     """Is one worker, until no study is open."""
     logging.basicConfig(level=logging.WARNING)
+    signal.signal(signal.SIGTERM, stop)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with storage.open_store(url) as store:
         search = searching(
@@ -65,7 +68,8 @@ def serve(url: str, *, compile_s: float, lease_ttl_s: float) -> None:
             compiler=stub_study.StubCompiler(seconds=compile_s),
             lease_ttl_s=lease_ttl_s,
         )
-        Worker(store, search, fits=compiles_with(stub_study.TOOLCHAIN), once=True).run()
+        with contextlib.suppress(KeyboardInterrupt):
+            Worker(store, search, fits=compiles_with(stub_study.TOOLCHAIN), once=True).run()
 
 
 class Fleet:
@@ -78,15 +82,17 @@ class Fleet:
         self.errors: list[str] = []
         self.killed = 0
 
-    def start(self, count: int) -> None:
+    def start(self, count: int) -> list[subprocess.Popen[str]]:
         # One thread each for linear algebra: there are more workers than processors.
         environment = os.environ | dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
-        self._living += [
+        started = [
             subprocess.Popen(
                 self._command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
             )
             for _ in range(count)
         ]
+        self._living += started
+        return started
 
     def kill_one(self, dice: random.Random) -> None:
         alive = [process for process in self._living if process.poll() is None]

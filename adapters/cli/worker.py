@@ -41,7 +41,7 @@ def command(
     chosen = {stage.strip() for stage in stages.split(",")}
     if chosen != set(_PLANNING):
         raise InvalidValue(f"--stages {stages}; legal: {','.join(_PLANNING)}")
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, stop)
     sys.path.insert(0, os.getcwd())  # as for `tune`: a user's own package.module:attribute
     with Reporter(quiet=quiet) as reporter:
 
@@ -57,7 +57,8 @@ def command(
             told("told to stop; what it held is free")
 
 
-def _stop(signum: int, frame: object) -> None:
+def stop(signum: int, frame: object) -> None:
+    """Raises KeyboardInterrupt, for a signal."""
     # Once: what is being returned must not be interrupted by an impatient second signal.
     signal.signal(signum, signal.SIG_IGN)
     raise KeyboardInterrupt

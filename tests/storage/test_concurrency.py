@@ -60,7 +60,7 @@ def test_workers_lose_no_update_and_see_no_error(url: str) -> None:
 
 def test_workers_that_start_on_an_empty_database(empty_url: str) -> None:
     outputs = together(
-        4,
+        10,
         "import storage, optuna, alembic.command, storage.migrations",
         """
         storage.migrations.init(args[0])
@@ -73,7 +73,7 @@ def test_workers_that_start_on_an_empty_database(empty_url: str) -> None:
         """,
         empty_url,
     )
-    assert outputs == [f"{revision.HEAD}\n"] * 4
+    assert outputs == [f"{revision.HEAD}\n"] * 10
     assert migrations.check(empty_url) == []
 
 

@@ -20,7 +20,7 @@ from storage.engines import make_engine, writing
 from storage.partial import METADATA
 from storage.urls import parse
 from tests.storage.contracts import query
-from tests.storage.processes import ROOT
+from tests.storage.processes import ROOT, together
 from tests.storage.samples import SHAPE, study_key
 from tuner.errors import StoreError
 from tuner.plans.lookup import Rung
@@ -259,3 +259,25 @@ def test_sql_for_a_person_to_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     written = capsys.readouterr().out
     assert "CREATE UNIQUE INDEX uq_mw_plans_active" in written
     assert "WHERE state = 'active'" in written
+
+
+def test_any_number_of_processes_upgrade_an_old_database_at_once(empty_url: str) -> None:
+    migrations.init(empty_url)
+    migrations.downgrade(empty_url, revision.REVISIONS[0])
+    together(
+        4,
+        "import storage.migrations",
+        "storage.migrations.upgrade(args[0])",
+        empty_url,
+    )
+    assert migrations.current(empty_url) == revision.HEAD
+    assert migrations.check(empty_url) == []
+
+
+def test_every_revision_goes_down_to_the_one_before_and_up_again(empty_url: str) -> None:
+    migrations.init(empty_url)
+    for name in reversed(revision.REVISIONS[:-1]):
+        migrations.downgrade(empty_url, name)
+        assert migrations.current(empty_url) == name
+    migrations.upgrade(empty_url)
+    assert migrations.check(empty_url) == []

@@ -12,6 +12,7 @@ import math
 import platform
 import random
 import time
+from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -41,6 +42,7 @@ _REASON = "reject_reason"
 _DESCRIPTION = "placement"
 _BASELINE = "baseline"
 
+_COMPILED = (Stage.COMPILE, Stage.PLACE, Stage.MEASURE)
 _WITHOUT_RESULT = (TrialState.RUNNING, TrialState.INTERRUPTED, TrialState.SUPERSEDED)
 
 Distributions = dict[str, CategoricalDistribution]
@@ -106,6 +108,8 @@ class Ledger:
         self._entered: set[int] = set()
         self._unwritten: dict[str, Trial] = {}
         self._mark = 0
+        self._completed: list[Trial] = []
+        self._compiled = 0
         self.trials: dict[str, Trial] = {}
         self.elsewhere: dict[int, Trial] = {}
         self.refresh()
@@ -113,13 +117,12 @@ class Ledger:
     @property
     def completed(self) -> list[Trial]:
         """Trials with a prediction, one for each candidate, in order of number."""
-        done = [trial for trial in self.trials.values() if trial.predicted_s is not None]
-        return sorted(done, key=lambda trial: trial.number)
+        return list(self._completed)
 
     @property
     def compiled(self) -> int:
         """Candidates that went to the compiler."""
-        return sum(trial.stage in (Stage.COMPILE, Stage.PLACE, Stage.MEASURE) for trial in self.trials.values())
+        return self._compiled
 
     @property
     def durations_s(self) -> list[float]:
@@ -340,9 +343,18 @@ class Ledger:
             self._placements.setdefault(digest, []).append(trial.placement)
         known = self.trials.get(digest)
         if known is None or _value(trial) < _value(known) or (known.predicted_s is None and trial.predicted_s is None):
-            self.trials[digest] = trial
+            self._replace(known, trial)
         if trial.predicted_s is not None and (self._best is None or _value(trial) < _value(self._best)):
             self._best = trial
+
+    def _replace(self, known: Trial | None, trial: Trial) -> None:
+        """Puts a trial in the place of another one of its candidate, and in what is counted, which many ask for."""
+        self.trials[trial.candidate.digest] = trial
+        self._compiled += (trial.stage in _COMPILED) - (known is not None and known.stage in _COMPILED)
+        if known is not None and known.predicted_s is not None:
+            self._completed.remove(known)
+        if trial.predicted_s is not None:
+            insort(self._completed, trial, key=lambda each: each.number)
 
     def _linked(self, trial: Trial) -> Trial:
         """Returns a trial with the number of the first one whose layout lowered to the same program, if it has one."""
