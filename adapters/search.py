@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import optuna
 
 import storage
+from adapters.jax.cache import cache_environment
 from adapters.jax.pool import CompilePool
 from adapters.jax.screen.pool import ShardyScreener
 from adapters.measuring import NO_MEASUREMENT, Measurement, measuring
@@ -88,12 +89,18 @@ def opened(
     Network(slice_, calibration(slice_.generation_name), tuple(map(Degraded.parse, links)))  # refuses unknown links
     workload = resolve(spec)
     processors = len(os.sched_getaffinity(0))
-    cpu_devices = 1 if slice_.generation.has_links else slice_.num_devices
+    on_cpu = not slice_.generation.has_links
     jobs = jobs or processors  # a compile keeps about one processor busy
     with (
         storage.open_store(db, create=True) as store,
         ShardyScreener(workers=processors) as screener,
-        CompilePool(workers=jobs, timeout_s=timeout_s, cpu_devices=cpu_devices) as compiler,
+        CompilePool(
+            workers=jobs,
+            timeout_s=timeout_s,
+            cpu_devices=slice_.num_devices if on_cpu else 1,
+            # What is compiled for CPU devices is what runs on them, so the runner need not compile it again.
+            environment=cache_environment(environ=os.environ) if on_cpu else None,
+        ) as compiler,
         measuring(
             measurement,
             slice_,

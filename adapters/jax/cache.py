@@ -8,14 +8,14 @@ whether there is a cache, and a model that makes an array when it is imported wo
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
 
-def cache_environment(directory: Path | None = None, *, environ: dict[str, str]) -> dict[str, str]:
+def cache_environment(directory: Path | None = None, *, environ: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables of a process whose compiles are kept; a directory that `environ` names already stays."""
     default = directory or Path(platformdirs.user_cache_dir("meshwright")) / "xla"
     return {

@@ -14,7 +14,7 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -42,6 +42,7 @@ class CompilePool:
         workers: processes, and compiles at once.
         timeout_s: for one candidate, lowering included.
         cpu_devices: that workers have, for slices of CPU devices.
+        environment: further variables for workers.
         on_text: is given the digest of the lowered program and the zlib-compressed text of every compiled program, in
             the thread that asked for it.
     """
@@ -52,10 +53,11 @@ class CompilePool:
         workers: int = 1,
         timeout_s: float = 600.0,
         cpu_devices: int = 1,
+        environment: Mapping[str, str] | None = None,
         on_text: Callable[[str, bytes], None] | None = None,
     ) -> None:
         self._timeout_s = timeout_s
-        self._cpu_devices = cpu_devices
+        self._environment = worker_environment(cpu_devices) | dict(environment or {})
         self._on_text = on_text
         self._idle: queue.LifoQueue[_Worker | None] = queue.LifoQueue()
         for _ in range(1 if chips_attached() else workers):
@@ -140,7 +142,7 @@ class CompilePool:
         with self._lock:
             if self._closed:
                 raise TunerError("the compile pool is closed")
-            worker = _Worker(self._cpu_devices)
+            worker = _Worker(self._environment)
             self._living.add(worker)
             return worker
 
@@ -151,8 +153,8 @@ class CompilePool:
 
 
 class _Worker(Child):
-    def __init__(self, cpu_devices: int) -> None:
-        super().__init__("adapters.jax.compile_worker", worker_environment(cpu_devices))
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        super().__init__("adapters.jax.compile_worker", environment)
         self._grace_s = _IMPORT_S
 
     def run(

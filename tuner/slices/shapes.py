@@ -104,6 +104,8 @@ def list_shapes(entry: Generation) -> str:
 def note(slice_: Slice) -> str:
     """Returns what people should know about a slice's shape, or an empty text if it is an ordinary one."""
     entry, shape = slice_.generation, slice_.shape
+    if not entry.has_links:
+        return "CPU devices of this host; their predictions are rough estimates, and their times say nothing of a TPU"
     sold = standard_shapes(entry.name)
     notes = []
     if shape not in sold:
