@@ -95,5 +95,5 @@ workload = Stack(
         ),
     ),
     results=("batch", "length", None),
-    deployed={"data": 16, "tensor": 4},
+    deployed={"kept": 16, "tensor": 4},
 )

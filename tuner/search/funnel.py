@@ -137,7 +137,7 @@ class Search:
             pruner=BoundPruner() if pruner is None else pruner,
             load_if_exists=True,
         )
-        adviser = make_adviser(self._settings.sampler, self._parameters, seed=self._settings.seed)
+        adviser = make_adviser(self._settings.sampler, self._parameters, slice_, seed=self._settings.seed)
         self._ledger = Ledger(
             store,
             self._study,

@@ -6,13 +6,15 @@ mesh sizes are integers, options are text, and a placement is named by its canon
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import optuna
 from optuna.distributions import CategoricalDistribution
 
+from tuner.errors import InvalidValue
 from tuner.layouts.layout import Candidate, Layout, Option
-from tuner.layouts.space import COMPILER_DEFAULT, Space, passed_flags
+from tuner.layouts.space import COMPILER_DEFAULT, Space, factorizations, passed_flags
 
 Params = dict[str, Option]
 
@@ -60,6 +62,27 @@ class Parameters:
             for choice in self._space.compiler
         }
         return Candidate(layout=layout, compiler_options=passed_flags(flags))
+
+    def mesh(self, devices: int, wanted: Mapping[str, Option]) -> Params:
+        """Returns the sizes of mesh axes nearest to what is wanted whose product is `devices`.
+
+        Axis by axis, outermost first, the nearest by ratio among those that the other axes can make up the rest for.
+        Raises InvalidValue if the space has no such mesh.
+        """
+        room = devices
+        sizes: Params = {}
+        for index, dimension in enumerate(self._space.dimensions):
+            rest = self._space.dimensions[index + 1 :]
+            want = int(wanted[dimension.name])
+            fitting = [
+                s for s in dimension.sizes if room % s == 0 and any(True for _ in factorizations(room // s, rest))
+            ]
+            if not fitting:
+                raise InvalidValue(f"the space has no mesh of {devices} devices")
+            size = min(fitting, key=lambda size, want=want: abs(math.log(size / want)))  # type: ignore[misc]
+            sizes[dimension.name] = size
+            room //= size
+        return sizes
 
     def flags(self, candidate: Candidate) -> list[tuple[tuple[str, str], ...]]:
         """Returns every set of compiler flags that differs from a candidate's in a single flag that matters to it."""

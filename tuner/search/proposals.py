@@ -108,19 +108,15 @@ class Proposals:
         Candidates that the screen, if it is asked here, rejects become trials on the way.
         """
         for _ in range(MOST_DRAWS):
-            trial, candidate = self._adviser.propose()
-            if candidate.layout.devices != self._slice.num_devices or self._workload.verdict(candidate.layout):
-                self._adviser.refuse(trial)
-                continue
+            candidate = self._adviser.propose(self._legal)
+            if candidate is None:
+                return None
             screened = self._look(candidate)
             if screened is None:
-                self._adviser.forget(trial)
                 continue
-            placement = self._adviser.place(trial, self._slice, candidate.layout, screened.ordered).placement()
+            placement = self._adviser.place(candidate.layout, screened.ordered).placement()
             if is_limited(self._slice) and screened.ranker.verdict(placement) is not None:
-                self._adviser.refuse(trial)
                 continue
-            self._adviser.forget(trial)  # its result is learnt from the ledger
             key = screened.key(placement)
             if key in screened.tried:
                 continue
@@ -130,6 +126,10 @@ class Proposals:
             screened.tried.add(key)
             return Proposal(prospect=prospect, placement=placement)
         return None
+
+    def _legal(self, candidate: Candidate) -> bool:
+        layout = candidate.layout
+        return layout.devices == self._slice.num_devices and self._workload.verdict(layout) is None
 
     def _look(self, candidate: Candidate) -> _Screened | None:
         """Returns what is known of a candidate; None if it was rejected, or ranked under every placement."""

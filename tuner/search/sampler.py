@@ -1,8 +1,8 @@
 """Who proposes. The study's own sampler hands out what was decided; an adviser asks one of Optuna's samplers.
 
 An adviser's sampler lives in a study of its own, in memory. There it may propose what is illegal or was tried before as
-often as it likes, at no cost in the database, and there it learns only what helps: every result, and at the start what
-the screen estimates. What it proposes becomes a trial of the real study when it is legal and new.
+often as it likes, at no cost in the database, and there it learns from results alone, not from what could never run.
+What it proposes becomes a trial of the real study when it is legal and new.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
@@ -22,8 +22,12 @@ from tuner.search.physical import Question, structure
 from tuner.search.settings import SamplerName
 from tuner.slices.slice import Slice
 
-MOST_KEPT = 500
-"""Results that an adviser learns from, half of them the best and half the last: what a proposal costs does not grow."""
+MOST_KEPT = 400
+"""Results that an adviser remembers at least, half of them the best and half the last. It forgets others, so that what
+a proposal costs does not grow."""
+
+MOST_DRAWN = 200
+"""Illegal proposals in a row after which a sampler has no more legal ones."""
 
 
 class DecidedSampler(BaseSampler):
@@ -52,67 +56,80 @@ class DecidedSampler(BaseSampler):
 class Adviser:
     """One of Optuna's samplers, with a memory of its own.
 
+    Of the sizes that a sampler proposes for mesh axes, one product in a thousand may be that of the slice, so they are
+    taken to the nearest mesh that is.
+
     Args:
         make: builds the sampler from a seed; asked again when the memory is renewed.
         parameters: of the space.
+        slice_: that layouts are for.
         seed: makes it repeatable.
     """
 
-    def __init__(self, make: Callable[[int], BaseSampler], parameters: Parameters, *, seed: int) -> None:
+    def __init__(self, make: Callable[[int], BaseSampler], parameters: Parameters, slice_: Slice, *, seed: int) -> None:
         self._make = make
         self._parameters = parameters
+        self._slice = slice_
         self._seed = seed
         self._known: list[FrozenTrial] = []
-        self._study = self._renewed()
+        self._renew()
 
-    def propose(self) -> tuple[optuna.Trial, Candidate]:
-        """Returns a proposal and its candidate. Ends with `place`, `refuse` or `forget`."""
-        if len(self._study.get_trials(deepcopy=False)) > 4 * MOST_KEPT:
-            self._study = self._renewed()
-        trial = self._study.ask()
-        return trial, self._parameters.suggest(trial)
+    def propose(self, legal: Callable[[Candidate], bool]) -> Candidate | None:
+        """Returns a candidate that is legal; None if the sampler finds none."""
+        space = self._sampler.infer_relative_search_space(self._study, self._trial)
+        for _ in range(MOST_DRAWN):
+            params = dict(self._sampler.sample_relative(self._study, self._trial, space))
+            for name, distribution in self._parameters.distributions.items():
+                if name not in params:
+                    params[name] = self._independent(name, distribution.choices)
+            params |= self._parameters.mesh(self._slice.num_devices, params)
+            candidate = self._parameters.candidate(params)
+            if legal(candidate):
+                return candidate
+        return None
 
-    def place(self, trial: optuna.Trial, slice_: Slice, layout: Layout, ordered: Collection[str]) -> Structure:
-        """Asks a proposal for its placement too."""
+    def place(self, layout: Layout, ordered: Collection[str]) -> Structure:
+        """Returns a placement of a layout."""
 
         def answer(question: Question) -> int:
-            return question.choices.index(trial.suggest_categorical(question.name, question.choices))
+            return question.choices.index(self._independent(question.name, question.choices))
 
-        return structure(slice_, layout, ordered, answer)
-
-    def refuse(self, trial: optuna.Trial) -> None:
-        """Ends a proposal that is illegal."""
-        trial.set_constraint("legal", 1.0)
-        self._study.tell(trial, state=TrialState.PRUNED)
-
-    def forget(self, trial: optuna.Trial) -> None:
-        """Ends a proposal that teaches nothing: a repeated one, or one whose result is learnt when it is there."""
-        self._study.tell(trial, state=TrialState.FAIL)
+        return structure(self._slice, layout, ordered, answer)
 
     def learn(self, trials: Sequence[FrozenTrial]) -> None:
         """Takes in results, whoever proposed them."""
         useful = [trial for trial in trials if trial.state in (TrialState.COMPLETE, TrialState.PRUNED)]
         self._known += useful
-        self._study.add_trials(useful[-MOST_KEPT:])
+        if len(self._known) > 2 * MOST_KEPT:
+            self._renew()
+        else:
+            self._study.add_trials(useful)
 
-    def _renewed(self) -> optuna.Study:
-        """Returns a study that knows the best and the last results only."""
+    def _independent(self, name: str, choices: Sequence[Any]) -> Any:
+        if len(choices) == 1:
+            return choices[0]
+        return self._sampler.sample_independent(self._study, self._trial, name, CategoricalDistribution(choices))
+
+    def _renew(self) -> None:
+        """Makes a study that knows the best and the last results only."""
         complete = [trial for trial in self._known if trial.value is not None]
         best = sorted(complete, key=lambda trial: (trial.value, trial.number))[: MOST_KEPT // 2]
         kept = {id(trial) for trial in (*best, *self._known[-MOST_KEPT // 2 :])}
         self._known = [trial for trial in self._known if id(trial) in kept]
-        study = optuna.create_study(direction="minimize", sampler=self._make(self._seed))
-        study.add_trials(self._known)
+        self._sampler = self._make(self._seed)
+        self._study = optuna.create_study(direction="minimize", sampler=self._sampler)
+        self._study.ask()
+        (self._trial,) = self._study.get_trials(deepcopy=False)  # all proposals are made for it
+        self._study.add_trials(self._known)
         self._seed += 1
-        return study
 
 
-def make_adviser(name: SamplerName, parameters: Parameters, *, seed: int) -> Adviser | None:
+def make_adviser(name: SamplerName, parameters: Parameters, slice_: Slice, *, seed: int) -> Adviser | None:
     """Returns the adviser of that name; None for best-first, which takes no advice."""
     match name:
         case SamplerName.BEST_FIRST:
             return None
         case SamplerName.TPE:
-            return Adviser(lambda seed: TPESampler(seed=seed), parameters, seed=seed)
+            return Adviser(lambda seed: TPESampler(seed=seed), parameters, slice_, seed=seed)
         case SamplerName.RANDOM:
-            return Adviser(lambda seed: RandomSampler(seed=seed), parameters, seed=seed)
+            return Adviser(lambda seed: RandomSampler(seed=seed), parameters, slice_, seed=seed)
