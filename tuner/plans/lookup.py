@@ -6,6 +6,7 @@ service's client and an exported file answer alike.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -168,12 +169,12 @@ def locate(query: Query, headers: Iterable[Header]) -> Located:
             f"{query.constraints.objective!r} with {_links(query.constraints)}"
         )
     same = [header for header in fitting if header.shape == query.shape]
+    asked = query.toolchain.digest if query.toolchain else None
     if same:
-        return _same_shape(query, same)
+        return _same_shape(query, same, asked)
     if fitting:
-        nearest = min(
-            fitting, key=lambda header: (_distance(query.shape, header.shape), not _of_toolchain(header, query))
-        )
+        wanted = sizes(query.shape)
+        nearest = min(fitting, key=lambda header: (*_distance(wanted, header.shape), header.toolchain_digest != asked))
         reasons.append(f"no plan for shape {query.shape}; this one was made for {nearest.shape}")
         return Located(query=query, rung=Rung.NEAR_SHAPE, plan_id=nearest.id, reasons=tuple(reasons))
     if not everything:
@@ -201,8 +202,8 @@ _MEASURED_ELSEWHERE = (
 _MEASURED_FIRST = "plan {id} was measured and goes before plan {newer}, which is newer and only predicted"
 
 
-def _same_shape(query: Query, same: Sequence[Header]) -> Located:
-    first, own = same[0], next((header for header in same if _of_toolchain(header, query)), None)
+def _same_shape(query: Query, same: Sequence[Header], asked: str | None) -> Located:
+    first, own = same[0], next((header for header in same if header.toolchain_digest == asked), None)
     if own is not None:
         others = () if own.measured or not first.measured else (_MEASURED_ELSEWHERE.format(id=first.id),)
         return Located(query=query, rung=Rung.EXACT, plan_id=own.id, reasons=others)
@@ -210,10 +211,6 @@ def _same_shape(query: Query, same: Sequence[Header]) -> Located:
     passed = () if newest is first else (_MEASURED_FIRST.format(id=first.id, newer=newest.id),)
     rung = Rung.UNCHECKED if query.toolchain is None else Rung.STALE_TOOLCHAIN
     return Located(query=query, rung=rung, plan_id=first.id, reasons=passed)
-
-
-def _of_toolchain(header: Header, query: Query) -> bool:
-    return query.toolchain is not None and header.toolchain_digest == query.toolchain.digest
 
 
 def _respects(header: Header, wanted: Constraints) -> bool:
@@ -225,12 +222,12 @@ def _links(constraints: Constraints) -> str:
     return f"links {', '.join(constraints.links)}" if constraints.links else "all links at their full rate"
 
 
-def _distance(wanted: str, made: str) -> tuple[float, str]:
+def _distance(wanted: tuple[int, ...] | None, made: str) -> tuple[float, str]:
     """Orders shapes by how far their token counts are apart; shapes of other ranks come last."""
-    a, b = sizes(wanted), sizes(made)
-    if a is None or b is None or len(a) != len(b):
-        return (float("inf"), made)
+    found = sizes(made)
+    if wanted is None or found is None or len(wanted) != len(found):
+        return (math.inf, made)
     ratio = 1.0
-    for p, q in zip(a, b, strict=True):
-        ratio *= max(p, q) / min(p, q)
+    for p, q in zip(wanted, found, strict=True):
+        ratio *= p / q if p > q else q / p
     return (ratio, made)

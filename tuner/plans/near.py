@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from tuner.plans.plan import Plan
 
@@ -14,6 +15,7 @@ def _gib(count: int) -> str:
     return f"{count / 2**30:.2f}"
 
 
+@lru_cache(maxsize=4096)
 def sizes(shape: str) -> tuple[int, ...] | None:
     """Returns the sizes in a shape such as ``832x480x81``; None if it is no list of positive numbers."""
     parts = shape.split("x")
