@@ -12,10 +12,13 @@ from tuner.errors import InvalidValue
 from tuner.explain.explanation import Explanation, Rival, explain
 from tuner.explain.families import Family
 from tuner.explain.limits import Limits
+from tuner.measurements import Measurement
 from tuner.plans.plan import Plan
+from tuner.production import reports
 from tuner.timeline.prediction import Prediction
 
 _COLLECTIVES = 8
+_REPORTS = 3
 
 
 @click.command()
@@ -26,15 +29,36 @@ def command(db: str | None, output: str, **named: Any) -> None:
     """Say why PLAN won and where its time goes. PLAN is a plan's id, or a model with --shape and --slice."""
     with storage.open_store(db) as store:
         explained = explain(store, chosen.find(store, **named))
-    if output == "json":
-        render.document(explained.to_json())
-        return
+        observed = reports(store, explained.plan)
     plan = explained.plan.plan
-    click.echo("\n".join(render.plan_lines(plan)))
+    if output == "json":
+        figures = {"predicted_s": plan.predicted_s, "measured_s": plan.measured_s, "ratio": plan.ratio}
+        render.document(explained.to_json() | figures | {"production": [_report(each) for each in observed]})
+        return
+    click.echo("\n".join([*render.plan_lines(plan), *map(_production, observed[:_REPORTS])]))
     sections = (_time(plan), _limits(explained.limits), _links(plan), _gain(plan), _rivals(explained))
     for section in (*sections, _families(explained)):
         if section:
             click.echo("\n" + section)
+
+
+def _report(observed: Measurement) -> dict[str, Any]:
+    return {
+        "step_s": observed.step_s,
+        "predicted_s": observed.predicted_s,
+        "ratio": observed.ratio,
+        "samples": observed.count,
+        "device_kind": observed.device_kind,
+        "host": observed.host,
+        "toolchain": observed.toolchain.to_json(),
+        "observed_at": None if observed.observed_at is None else observed.observed_at.isoformat(),
+    }
+
+
+def _production(observed: Measurement) -> str:
+    ratio = "" if observed.ratio is None else f", {observed.ratio:.2f} of the prediction"
+    when = "" if observed.observed_at is None else f", {observed.observed_at:%Y-%m-%d}"
+    return f"  production  {render.ms(observed.step_s)} ms over {observed.count} steps{ratio}{when}"
 
 
 def _time(plan: Plan) -> str:
@@ -52,7 +76,7 @@ def _time(plan: Plan) -> str:
     ]
     rows = [[name, render.ms(seconds), f"{seconds * share:.0f}%"] for name, seconds in parts if seconds > 0]
     lines = [
-        f"Where the {render.ms(prediction.step_s)} ms go ({plan.evidence})",
+        f"Where the {render.ms(prediction.step_s)} ms go (predicted)",
         render.table([("part", "<"), ("ms", ">"), ("share", ">")], rows),
         "",
         f"A device receives {prediction.received_bytes / 1e9:.2f} GB.",

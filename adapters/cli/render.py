@@ -76,6 +76,20 @@ def grid(slice_: Slice, placement: Placement, axes: Sequence[tuple[str, int]]) -
     return "\n".join(lines)
 
 
+def measured_lines(plan: Plan) -> list[str]:
+    """Returns what a device took beside what was predicted."""
+    found, lines = plan.measurement, []
+    if plan.ratio is not None:
+        lines.append(f"  predicted   {ms(plan.predicted_s)} ms; measured is {plan.ratio:.2f} of it")
+    if found:
+        first, third = found["quartiles_s"]
+        steady = "steady" if found["steady"] else "not steady"
+        samples = f"{len(found['samples_s'])} blocks of {found['steps']} steps"
+        lines.append(f"  measured    quartiles {ms(first)} to {ms(third)} ms, {samples}, {steady}")
+        lines.append(f"  on          {found['devices']} devices of kind {found['device_kind']}, {found['host']}")
+    return lines
+
+
 def plan_lines(plan: Plan) -> list[str]:
     """Returns what a person wants to know of a plan, a line each."""
     layout = plan.candidate.layout
@@ -84,6 +98,8 @@ def plan_lines(plan: Plan) -> list[str]:
         f"{plan.workload.name} on {plan.slice.name}",
         f"  step        {ms(plan.step_s)} ms ({plan.evidence}{', proved best of its space' if plan.proved else ''})",
     ]
+    if plan.measured_s is not None:
+        lines += measured_lines(plan)
     parts = [
         (name, details.get(key))
         for name, key in (
