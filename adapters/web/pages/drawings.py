@@ -213,5 +213,9 @@ def draw_step(
 
 
 def shown(drawing: Drawing, key: str) -> Markup:
-    """Returns a picture for a page; `key` begins its ids."""
-    return Markup(svg.document(drawing, key=key))
+    """Returns a picture for a page, in a box of its own that scrolls where it is too narrow; `key` begins its ids."""
+    picture = Markup(svg.document(drawing, key=key))
+    if not drawing.live:
+        return picture
+    box = '<div class="scroll" tabindex="0" role="region" aria-label="{}">{}</div>'
+    return Markup(box).format(svg.clean(drawing.title), picture)

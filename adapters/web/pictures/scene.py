@@ -154,6 +154,7 @@ class Scene:
                 Route(devices=r.devices, closed=r.closed, directed=r.directed, chosen=r.chosen and index == group)
                 for index, walk in enumerate(walks)
                 for r in walk
+                if r.chosen or index == group  # the pairs of an exchange, which are many, only of the group looked at
             )
             shown = f"{choice.name}, " + (f"group {group} of {len(walks)}" if group is not None else "every group")
         step_s, links = self._loads(placement)

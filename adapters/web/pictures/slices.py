@@ -135,7 +135,7 @@ def _heading(picture: SlicePicture) -> str:
         if picture.step_s:
             name += f" ({say_share(busiest.busy_s / picture.step_s)} of the step)"
         lines.append(label(0, 50, name, class_="soft"))
-    else:
+    elif picture.step_s is not None:
         lines.append(label(0, 50, "all links are idle", class_="soft"))
     return "".join(lines)
 

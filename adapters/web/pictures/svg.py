@@ -114,7 +114,8 @@ def document(drawing: Drawing, *, key: str = "picture", standalone: bool = False
         f'<desc id="{key}-desc">{escape(clean(drawing.description, 2000))}</desc>'
     )
     if not standalone:
-        return f'<svg class="picture" {size} {named}>{head}{drawing.body}</svg>'
+        breadth = " wide" if drawing.width > 700 else " middling" if drawing.width > 420 else ""
+        return f'<svg class="picture{breadth}" {size} {named}>{head}{drawing.body}</svg>'
     paper = f'<rect class="paper" x="{box[0]}" y="{box[1]}" width="{box[2]}" height="{box[3]}"/>'
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
