@@ -11,33 +11,36 @@ from sqlalchemy import select
 from storage.schema import TrialRow
 from storage.sql.database import Database
 from storage.views.view import short
-from tuner.leases import Lease, LeaseStore
+from tuner.leases import LeaseStore
 from tuner.rejections import Stage
 from tuner.stores import ContentKey, Study, TrialState
 
 MOST = 64
-"""Running trials that are listed at most."""
+"""Running trials, and workers between two trials, that are listed at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """A running trial and who runs it.
+    """A worker of a study and the trial that it runs, or either alone.
 
     Attributes:
-        number, layout, stage, host, started_at: of the trial.
-        owner: who holds its lease; empty if nobody does.
+        owner: who holds the leases; empty for a running trial that nobody holds: its worker may have died.
+        host: where it runs.
+        keeps: whether it keeps the study's books.
+        number, layout, stage, started_at: of the trial; None and empty between two trials.
+        claims: how often the trial was claimed: one more for every owner who vanished.
         expires_at: when the lease runs out unless it is renewed.
-        claims: how often it was claimed: one more for every owner who vanished.
     """
 
-    number: int
-    layout: str
-    stage: Stage
+    owner: str
     host: str
-    started_at: datetime | None
-    owner: str = ""
-    expires_at: datetime | None = None
+    keeps: bool = False
+    number: int | None = None
+    layout: str = ""
+    stage: Stage | None = None
+    started_at: datetime | None = None
     claims: int = 0
+    expires_at: datetime | None = None
 
     @property
     def alive(self) -> bool:
@@ -46,7 +49,7 @@ class Worker:
 
 
 def workers(leases: LeaseStore, database: Database, study: Study) -> Sequence[Worker]:
-    """Returns the running trials of a study with their leases, in two statements."""
+    """Returns who works on a study and on what, in four statements."""
     wanted = (
         select(
             TrialRow.number,
@@ -62,30 +65,32 @@ def workers(leases: LeaseStore, database: Database, study: Study) -> Sequence[Wo
     )
     with database.read() as session:
         rows = session.execute(wanted).all()
-    held = {lease.resource.rpartition("/")[2]: lease for lease in leases.leases("compile/")}
+    members = {lease.owner: lease for lease in leases.leases(f"worker/{study.id}/")}
+    keepers = {lease.owner for lease in leases.leases(f"study/{study.id}") if lease.resource == f"study/{study.id}"}
+    held = {lease.resource.rpartition("/")[2]: lease for lease in leases.leases("compile/")} if rows else {}
     out = []
     for number, layout, stage, host, started_at, candidate_digest in rows:
         lease = held.get(_content(study, candidate_digest))
-        out.append(_worker(lease, number=number, layout=layout, stage=stage, host=host, started_at=started_at))
-    return out
-
-
-def _worker(
-    lease: Lease | None, *, number: int, layout: str, stage: Stage, host: str, started_at: datetime | None
-) -> Worker:
-    worker = Worker(number=number, layout=layout, stage=stage, host=host, started_at=started_at)
-    if lease is None:
-        return worker
-    return Worker(
-        number=number,
-        layout=layout,
-        stage=stage,
-        host=lease.host or host,
-        started_at=started_at,
-        owner=lease.owner,
-        expires_at=lease.expires_at,
-        claims=lease.claims,
-    )
+        owner = "" if lease is None else lease.owner
+        members.pop(owner, None)
+        out.append(
+            Worker(
+                owner=owner,
+                host=host if lease is None else lease.host or host,
+                keeps=owner in keepers,
+                number=number,
+                layout=layout,
+                stage=stage,
+                started_at=started_at,
+                claims=0 if lease is None else lease.claims,
+                expires_at=None if lease is None else lease.expires_at,
+            )
+        )
+    idle = [
+        Worker(owner=owner, host=lease.host, keeps=owner in keepers, expires_at=lease.expires_at)
+        for owner, lease in list(members.items())[:MOST]
+    ]
+    return [*out, *idle]
 
 
 def _content(study: Study, candidate_digest: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,12 +9,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from adapters.models.wan import maxdiffusion
+from adapters.models.wan.maxdiffusion import Settings
 from adapters.web.pages import site
 from adapters.web.pages.trial import prediction_of
 from storage.views.plans import PlanLine, newest_toolchain, versions
 from storage.views.studies import find_study
 from storage.views.view import database_of
-from tuner.errors import PlanNotFound
+from tuner.errors import InvalidValue, PlanNotFound
+from tuner.plans import files
 from tuner.plans.lookup import Answer, Query
 from tuner.plans.plan import Constraints, StoredPlan
 from tuner.plans.toolchain import Toolchain
@@ -84,11 +86,17 @@ def plan(request: Request) -> Response:
 
 
 def export(request: Request) -> Response:
-    """Sends the plan's own document, as `meshwright plans export` writes it."""
+    """Sends the plan as a file, as `meshwright plans export` writes it."""
     stored = find_plan(request.app.state.store, request.path_params["plan_id"])
-    body = json.dumps(stored.plan.to_json(), indent=2, allow_nan=False) + "\n"
-    headers = {"Content-Disposition": f'attachment; filename="plan-{stored.id}.json"'}
-    return Response(body, media_type="application/json", headers=headers)
+    form = request.query_params.get("as", "json")
+    match form:
+        case "json":
+            body, kind, name = files.dump(stored.plan), "application/json", f"plan-{stored.id}.json"
+        case "maxdiffusion":
+            body, kind, name = maxdiffusion.render(stored.plan), "text/x-python", f"plan_{stored.id}_maxdiffusion.py"
+        case _:
+            raise InvalidValue(f"as={form[:40]!r} is not known; legal: json, maxdiffusion")
+    return Response(body, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
 def apply_lines(stored: StoredPlan) -> str:
@@ -114,9 +122,12 @@ def apply_lines(stored: StoredPlan) -> str:
     )
 
 
-def nearest_settings(stored: StoredPlan) -> str:
-    """Returns the MaxDiffusion settings that come nearest; nothing for models that it does not run."""
-    return ""
+def nearest_settings(stored: StoredPlan) -> Settings | None:
+    """Returns the MaxDiffusion settings that come nearest; None for models that it does not run."""
+    try:
+        return maxdiffusion.settings(stored.plan)
+    except (InvalidValue, ValueError):
+        return None
 
 
 def find_plan(store: Store, plan_id: int) -> StoredPlan:

@@ -16,7 +16,6 @@ from adapters.web.pages import drawings, site, state
 from adapters.web.pages.download import csv_answer
 from adapters.web.pages.importance import Importance, Importances
 from adapters.web.pages.kept import Kept
-from storage.sql.database import Database
 from storage.views import trials as trial_views
 from storage.views.agreement import Agreement, agreement
 from storage.views.history import Coordinates, Mark, Pair, coordinates, history, pairs
@@ -25,7 +24,7 @@ from storage.views.studies import StudyCounts, count_study
 from storage.views.trials import BEST_FIRST, SORTS, TrialFilter, TrialLine
 from storage.views.view import database_of
 from storage.views.workers import Worker, workers
-from tuner.calibration.calibration import calibration
+from tuner.calibration.records import constants
 from tuner.canonical import digest
 from tuner.plans.plan import Evidence
 from tuner.rejections import RejectReason, Stage
@@ -180,7 +179,7 @@ class StudyPages:
         database = database_of(store)
         counts = _counts(request)
         study_id, revision = counts.study.id, _revision(counts)
-        charts = self._charts.get((study_id, revision), partial(_read_charts, database, counts))
+        charts = self._charts.get((study_id, revision), partial(_read_charts, store, counts))
         url = database.engine.url.render_as_string(hide_password=False)
         predicted = sum(count.predicted for count in counts.counts)
         importance = self.importances.get(url, study_id, revision, predicted)
@@ -244,8 +243,9 @@ def _revision(counts: StudyCounts) -> str:
     return digest(parts)[:16]
 
 
-def _read_charts(database: Database, counts: StudyCounts) -> Charts:
-    study_id = counts.study.id
+def _read_charts(store: Store, counts: StudyCounts) -> Charts:
+    database, study_id, key = database_of(store), counts.study.id, counts.study.key
+    relative_error = constants(store, key.slice.generation_name, key.toolchain).relative_error
     predictions = sum(count.predicted for count in counts.counts)
     compared = pairs(database, study_id)
     agreed = agreement([(pair.predicted_s, pair.measured_s) for pair in compared])
@@ -260,7 +260,7 @@ def _read_charts(database: Database, counts: StudyCounts) -> Charts:
         "scatter": drawings.draw_scatter(
             sample,
             agreed.rank if agreed is not None else None,
-            calibration(counts.study.key.slice.generation_name).relative_error,
+            relative_error,
         )
         if sample
         else Markup(),

@@ -17,7 +17,7 @@ from adapters.web.pages.kept import Kept
 from storage.views.studies import head_of
 from storage.views.trials import whole_trial
 from storage.views.view import database_of
-from tuner.calibration.calibration import calibration
+from tuner.calibration.records import constants
 from tuner.errors import InvalidValue
 from tuner.network.cost import Degraded
 from tuner.ports import Compiled
@@ -88,7 +88,7 @@ def trial(request: Request) -> Response:
             )
             if page.memory is not None
             else Markup(),
-            **_drawn_step(study, found, program),
+            **_drawn_step(store, study, found, program),
         },
         against=request.query_params.get("against", ""),
         placement_link=""
@@ -100,18 +100,18 @@ def trial(request: Request) -> Response:
 _STEPS: Kept[Mapping[str, Markup]] = Kept(64)
 
 
-def _drawn_step(study: Study, found: Trial, program: Program | None) -> Mapping[str, Markup]:
+def _drawn_step(store: Store, study: Study, found: Trial, program: Program | None) -> Mapping[str, Markup]:
     """Returns the timeline and the roofline of a trial; nothing where its program or placement is not known."""
     placement = found.placement
     if program is None or placement is None or program.devices != study.key.slice.num_devices:
         return {"timeline": Markup(), "roofline": Markup()}
     links = tuple(map(Degraded.parse, study.key.constraints.links))
-    constants = calibration(study.key.slice.generation_name)
-    key = (study.key.digest, found.candidate.digest, found.lowered_digest, placement.devices)
+    used = constants(store, study.key.slice.generation_name, study.key.toolchain)
+    key = (study.key.digest, found.candidate.digest, found.lowered_digest, placement.devices, used.digest)
     try:
         return _STEPS.get(
             key,
-            lambda: drawings.draw_step(program, placement, study.key.slice, found.candidate.layout, constants, links),
+            lambda: drawings.draw_step(program, placement, study.key.slice, found.candidate.layout, used, links),
         )
     except InvalidValue:  # the program and the placement do not belong together
         return {"timeline": Markup(), "roofline": Markup()}

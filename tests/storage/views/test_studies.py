@@ -136,6 +136,16 @@ def test_workers_are_running_trials_with_their_leases(store: Store, database: Da
     assert [number for number, worker in found.items() if worker.alive] == [192]
     assert (found[192].owner, found[192].host, found[192].claims) == ("tpu-host/7/ab", "tpu-host", 1)
     assert found[182].host == "worker-1"
+    store.claim("worker/1/tpu-host/7/ab", owner="tpu-host/7/ab", ttl_s=60)
+    store.claim("worker/1/idle/8/cd", owner="idle/8/cd", ttl_s=60)
+    store.claim("worker/11/other/9/ef", owner="other/9/ef", ttl_s=60)
+    store.claim("study/1", owner="idle/8/cd", ttl_s=60)
+    store.claim("study/11", owner="other/9/ef", ttl_s=60)
+    alive = [worker for worker in workers(store, database, study) if worker.alive]
+    assert [(worker.owner, worker.number, worker.keeps) for worker in alive] == [
+        ("tpu-host/7/ab", 192, False),
+        ("idle/8/cd", None, True),
+    ]
 
 
 def test_lists_of_studies(store: Store, database: Database) -> None:

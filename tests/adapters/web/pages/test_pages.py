@@ -14,9 +14,10 @@ import storage
 from adapters.web.app import create_app
 from tests.adapters.web.pages.conftest import PAGES, Fetch, counted, read, words
 from tests.storage.samples import plan, study_key, trial
+from tuner.plans import files
 from tuner.stores import Store
 
-MOST_STATEMENTS = 24
+MOST_STATEMENTS = 18
 
 
 def twin(page: str) -> str:
@@ -190,7 +191,11 @@ def test_a_plan_is_exported_as_the_command_line_does(url: str, client: TestClien
     answer = client.get("/plans/2/export")
     assert 'filename="plan-2.json"' in answer.headers["content-disposition"]
     with storage.open_store(url) as store:
-        assert answer.json() == store.plan(2).plan.to_json()
+        assert answer.text == files.dump(store.plan(2).plan)
+    settings = client.get("/plans/2/export?as=maxdiffusion")
+    assert "create_device_mesh" in settings.text
+    assert "ici_context_parallelism" in client.get("/plans/2").text
+    assert client.get("/plans/2/export?as=word").status_code == 400
 
 
 def test_compare_names_every_difference(fetch: Fetch, client: TestClient) -> None:
