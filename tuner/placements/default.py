@@ -65,7 +65,7 @@ def jax_default(slice_: Slice, layout: Layout, *, split: bool = True, jax: tuple
 
 def _physical(slice_: Slice) -> Ints:
     """Returns device indices as [x, y, z], with the cores as a fourth axis where a chip has two devices."""
-    shape = (*slice_.shape, 1, 1)[:3]
+    shape = (*slice_.shape, 1)[:3]
     cores = (slice_.cores,) if slice_.cores > 1 else ()
     grid = np.arange(slice_.num_devices).reshape(*reversed(shape), *cores)
     return grid.transpose(2, 1, 0, *range(3, 3 + len(cores)))

@@ -34,7 +34,7 @@ from tuner.timings import Measured
 
 BLOCKS = 8
 FINALISTS = 5
-NEAR = 0.05
+NEAR = 0.1
 """Finalists are at most so much slower than the fastest, as a share."""
 
 

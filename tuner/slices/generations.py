@@ -36,7 +36,7 @@ class Generation:
         topology_prefix: what ``jax.experimental.topologies`` calls it.
         chip_config: its ``chip_config_name``.
         device_kinds: what ``jax.Device.device_kind`` may say.
-        dimensions: of the grid of chips, 2 or 3.
+        dimensions: of the grid of chips, 2 or 3; CPU devices count as a single row.
         devices_per_chip: JAX devices on a chip (2 on v7x; v4 and v5p fuse two cores into one device).
         counted_per_chip: what the number of an accelerator name counts on each chip: 1 where it counts chips
             (``v6e-8``), 2 where it counts TensorCores (``v4-8`` is 4 chips).
@@ -81,7 +81,7 @@ CPU = Generation(
     topology_prefix="cpu",
     chip_config="",
     device_kinds=("cpu",),
-    dimensions=1,
+    dimensions=2,
     devices_per_chip=1,
     counted_per_chip=1,
     host_bounds=(64, 1, 1),

@@ -13,14 +13,14 @@ from tuner.slices.slice import Slice
 
 def host_bounds(slice_: Slice) -> tuple[int, int, int]:
     """Returns the chips of one host along x, y, z: the generation's bounds, cut to an axis of one chip."""
-    shape = (*slice_.shape, 1, 1)[:3]
+    shape = (*slice_.shape, 1)[:3]
     x, y, z = (min(size, bound) for size, bound in zip(shape, slice_.generation.host_bounds, strict=True))
     return x, y, z
 
 
 def host_grid(slice_: Slice) -> tuple[int, int, int]:
     """Returns the number of hosts along x, y, z; the last host of an axis may be filled in part."""
-    shape = (*slice_.shape, 1, 1)[:3]
+    shape = (*slice_.shape, 1)[:3]
     x, y, z = (math.ceil(size / bound) for size, bound in zip(shape, host_bounds(slice_), strict=True))
     return x, y, z
 

@@ -69,7 +69,7 @@ def _cpu_devices(text: str, size: str) -> Slice:
         raise UnknownName(
             f"no slice {text!r}; CPU devices are counted, cpu-1 to cpu-{CPU.pod_chips}", nearest=("cpu-8",)
         )
-    return Slice(generation_name=CPU.name, shape=(int(size),), wrap=(False,))
+    return Slice(generation_name=CPU.name, shape=(int(size), 1), wrap=(False, False))
 
 
 def _shape_of_count(text: str, entry: Generation, count: int) -> Shape:

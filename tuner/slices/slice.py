@@ -63,7 +63,9 @@ class Slice:
 
     @property
     def name(self) -> str:
-        """``v5e-4x4``, or ``v5p-4x4x8_twisted``, as the compiler's topologies are called."""
+        """``v5e-4x4``, or ``v5p-4x4x8_twisted``, as the compiler's topologies are called; ``cpu-8`` for CPU devices."""
+        if not self.generation.has_links:
+            return f"{self.generation_name}-{self.num_chips}"
         return f"{self.generation_name}-{'x'.join(map(str, self.shape))}{'_twisted' if self.twisted else ''}"
 
     @property
