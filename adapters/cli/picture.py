@@ -13,6 +13,7 @@ from adapters.cli.plans import write_whole
 from adapters.web.pictures import svg
 from adapters.web.pictures.scene import Scene, compared
 from adapters.web.pictures.slices import draw
+from tuner.calibration.records import constants
 from tuner.errors import InvalidValue
 from tuner.network.cost import Degraded
 from tuner.placements.default import jax_default, row_major
@@ -55,10 +56,11 @@ def command(
     with storage.open_store(db) as store:
         stored = chosen.find(store, **named)
         program = chosen.compiled(store, stored.plan).program
+        used = constants(store, stored.plan.slice.generation_name, stored.plan.toolchain)
     plan = stored.plan
     slice_, layout = plan.slice, plan.candidate.layout
     links = named["links"] or tuple(map(Degraded.parse, plan.constraints.links))
-    scene = Scene(program, slice_, layout, links)
+    scene = Scene(program, slice_, layout, links, used)
     placements = {f"plan {stored.id}, {plan.workload.name} on {slice_.name}": plan.placement}
     if beside == "default":
         placements["JAX's default"] = jax_default(slice_, layout, jax=plan.toolchain.jax_release)

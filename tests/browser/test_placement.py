@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 from xml.etree import ElementTree
 
+import pytest
+
+pytestmark = pytest.mark.browser
+
 PLACEMENT = "/plans/1/placement"
 
 

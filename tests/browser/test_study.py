@@ -6,9 +6,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 import storage
 from tuner.rejections import Stage
 from tuner.stores import TrialState
+
+pytestmark = pytest.mark.browser
 
 ROWS = "#trials tbody tr"
 

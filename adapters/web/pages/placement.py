@@ -21,6 +21,7 @@ from adapters.web.pictures.scene import Scene, compared
 from adapters.web.pictures.slices import MOST_CHIPS, SlicePicture, draw
 from storage.views.studies import find_study
 from storage.views.view import database_of
+from tuner.calibration.records import constants
 from tuner.errors import InvalidValue
 from tuner.network.cost import Degraded
 from tuner.placements.default import jax_default, row_major
@@ -170,8 +171,9 @@ def _scene(store: Store, study: Study, trial: Trial, placement: Placement) -> Sc
     if program is None or program.devices != len(placement.devices):
         return None
     links = tuple(map(Degraded.parse, study.key.constraints.links))
-    key = (study.key.digest, trial.candidate.digest, trial.lowered_digest)
-    return _SCENES.get(key, lambda: Scene(program, study.key.slice, trial.candidate.layout, links))
+    used = constants(store, study.key.slice.generation_name, study.key.toolchain)
+    key = (study.key.digest, trial.candidate.digest, trial.lowered_digest, used.digest)
+    return _SCENES.get(key, lambda: Scene(program, study.key.slice, trial.candidate.layout, links, used))
 
 
 def _page(
