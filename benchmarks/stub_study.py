@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tuner.calibration.calibration import calibration
+from tuner.calibration.records import constants
 from tuner.layouts.layout import Candidate, Layout
 from tuner.layouts.space import Choice, Dimension, Space
 from tuner.plans.toolchain import Toolchain
@@ -121,7 +121,9 @@ def resolve(spec: WorkloadSpec) -> StubWorkload:
 def publish(store: Store, *, candidates: int, shape: str = "1x1x1") -> int:
     """Opens a study for workers and returns its id."""
     workload, slice_ = StubWorkload(candidates=candidates, shape=shape), parse_slice(SLICE)
-    key = study_key(workload, slice_, TOOLCHAIN, EXHAUSTIVE.constraints, calibration(slice_.generation_name))
+    key = study_key(
+        workload, slice_, TOOLCHAIN, EXHAUSTIVE.constraints, constants(store, slice_.generation_name, TOOLCHAIN)
+    )
     study = store.open_study(key)
     store.publish(
         Task(
