@@ -25,6 +25,9 @@ from tuner.slices.slice import Slice
 
 Factors = tuple[int, ...]
 
+REVISION = 1
+"""Raised when a name comes to mean other choices: a study never has two domains of one parameter."""
+
 _WORDS = {"": "rows", "walked as rings": "rings", "walked along the first axis": "columns", "folded": "folded"}
 
 

@@ -10,13 +10,14 @@ from tuner.plans.plan import Constraints
 from tuner.plans.toolchain import Toolchain
 from tuner.plans.workload import WorkloadKey
 from tuner.ports import Workload
+from tuner.search import physical
 from tuner.slices.slice import Slice
 from tuner.stores import StudyKey
 
 
 def model_revision(workload: Workload, calibration: Calibration) -> str:
     """Returns a short digest over the space, the code of the step, and the calibration with its formulas' revision."""
-    return digest([dataclasses.asdict(workload.space), workload.source, calibration.digest])[:12]
+    return digest([dataclasses.asdict(workload.space), physical.REVISION, workload.source, calibration.digest])[:12]
 
 
 def study_key(
