@@ -173,7 +173,10 @@ def _scene(store: Store, study: Study, trial: Trial, placement: Placement) -> Sc
     links = tuple(map(Degraded.parse, study.key.constraints.links))
     used = constants(store, study.key.slice.generation_name, study.key.toolchain)
     key = (study.key.digest, trial.candidate.digest, trial.lowered_digest, used.digest)
-    return _SCENES.get(key, lambda: Scene(program, study.key.slice, trial.candidate.layout, links, used))
+    try:
+        return _SCENES.get(key, lambda: Scene(program, study.key.slice, trial.candidate.layout, links, used))
+    except InvalidValue:  # they do not belong together
+        return None
 
 
 def _page(
