@@ -177,6 +177,9 @@ def _report(store: Store, url: str, wanted: dict[int, int], fleet: Fleet, second
         others = set(states) - {TrialState.COMPLETE, TrialState.INTERRUPTED, TrialState.SUPERSEDED}
         if others or (states[TrialState.INTERRUPTED] and not fleet.killed):
             faults.append(f"{name}: trials in state {dict(states)}")
+        if study.key.name not in optuna.get_all_study_names(optuna_storage):
+            faults.append(f"{name}: no worker opened it in Optuna")
+            continue
         theirs = {t.number: t for t in optuna.load_study(study_name=study.key.name, storage=optuna_storage).trials}
         for trial in trials:
             if trial.state is TrialState.COMPLETE and theirs[trial.number].value != trial.predicted_s:
