@@ -12,8 +12,9 @@ from tuner.errors import PlanNotFound
 from tuner.network.cost import Degraded
 from tuner.plans.lookup import Query
 from tuner.plans.plan import Plan, StoredPlan
+from tuner.plans.programs import program_of
 from tuner.ports import Compiled
-from tuner.stores import ContentKey, Store
+from tuner.stores import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,17 +64,8 @@ def find(
 
 def compiled(store: Store, plan: Plan) -> Compiled:
     """Returns the program of a plan, found by its trial. Raises PlanNotFound if the database does not hold it."""
-    trials = [trial for study in store.studies() if study.key.name == plan.study for trial in store.trials(study.id)]
-    trial = next((trial for trial in trials if trial.number == plan.trial), None)
-    key = ContentKey(
-        workload_digest=plan.workload.digest,
-        slice_name=plan.slice.name,
-        wrap=plan.slice.wrap,
-        toolchain_digest=plan.toolchain.digest,
-        candidate_digest=plan.candidate.digest,
-    )
-    found = store.compiled_program(trial.lowered_digest, key) if trial is not None and trial.lowered_digest else None
-    if not isinstance(found, Compiled):
+    found = program_of(store, plan)
+    if found is None:
         raise PlanNotFound(
             f"the compiled program of trial {plan.trial} of study {plan.study!r} is not in this database; "
             "run `meshwright tune` for it against this database"

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tuner.plans.plan import Plan
 from tuner.plans.toolchain import Toolchain
 from tuner.ports import Compiled
 from tuner.slices.slice import Slice
 from tuner.stores import ContentKey, Store, Trial, TrialStore
+
+
+def study_trials(store: TrialStore, plan: Plan) -> Sequence[Trial]:
+    """Returns every trial of the study that a plan came from; none if this database does not hold it."""
+    study = next((study for study in store.studies() if study.key.name == plan.study), None)
+    return () if study is None else store.trials(study.id)
 
 
 def trial_of(store: TrialStore, plan: Plan) -> Trial | None:

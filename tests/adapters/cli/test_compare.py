@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
@@ -11,14 +12,35 @@ from click.testing import CliRunner, Result
 
 import storage
 from adapters.cli.main import cli
+from adapters.jax.pool import CompilePool
+from adapters.search import tune
 from tests.tuner.search.fakes import FakeCompiler, FakeScreener, FakeWorkload
 from tests.tuner.search.test_funnel import SLICE, TOOLCHAIN
-from tuner.errors import InvalidValue, PlanNotFound
+from tuner.errors import InvalidValue, PlanNotFound, UnknownName
 from tuner.layouts.layout import Candidate
+from tuner.plans.toolchain import installed_toolchain
 from tuner.ports import WorkloadSpec
 from tuner.rejections import Rejection, RejectReason, Stage
 from tuner.search.funnel import Search
 from tuner.search.settings import Settings
+
+CHOOSABLE = """
+import jax
+from adapters.jax.workload import Argument, FunctionWorkload
+from tuner.layouts.space import Dimension
+
+workload = FunctionWorkload(
+    model="choosable",
+    function=lambda s, w, x: s.constrain(jax.nn.gelu(x @ w), "batch", "mlp"),
+    arguments=(
+        Argument(shape=(1024, 4096), names=(None, "mlp")),
+        Argument(shape=(4096, 1024), names=("batch", None)),
+    ),
+    dimensions=tuple(Dimension(name=name, sizes=(1, 2, 4)) for name in ("data", "tensor")),
+    rules={"batch": ("data",), "mlp": ("tensor",)},
+    results=("batch", "mlp"),
+)
+"""
 
 NAMES = ["plan", "JAX's default", "row-major", "best", "worst"]
 
@@ -100,10 +122,103 @@ def test_a_link_between_chips_that_are_no_neighbours_is_refused(database: str) -
     assert "no link between" in str(done.exception)
 
 
-def test_what_to_compare_must_be_said(database: str) -> None:
-    done = run("compare", "1", db=database)
+@pytest.mark.parametrize(
+    "arguments", [(), ("--placements", "--layout", "data=8"), ("--placements", "--placement", "best")]
+)
+def test_what_to_compare_must_be_said(database: str, arguments: tuple[str, ...]) -> None:
+    done = run("compare", "1", *arguments, db=database)
     assert done.exit_code == 2
     assert "--placements" in done.output
+    assert "--layout" in done.output
+
+
+def beside(database: str, *arguments: str) -> dict[str, Any]:
+    done = run("compare", "1", "-f", "json", *arguments, db=database)
+    assert done.exit_code == 0, done.output
+    document: dict[str, Any] = json.loads(done.output)
+    return document
+
+
+def test_a_choice_of_the_study_is_set_beside_the_plan(database: str) -> None:
+    with storage.open_store(database) as store:
+        plan = store.plan(1).plan
+        trials = [t for t in store.trials(1) if t.predicted_s is not None and t.candidate.layout.size("tensor") == 4]
+    best = min(trials, key=lambda trial: trial.predicted_s or 1.0)
+    found = beside(database, "--layout", "data=2,tensor=4")
+    assert found["plan"]["step_s"] == pytest.approx(plan.step_s)
+    assert found["own"]["name"] == f"trial {best.number}"
+    assert found["own"]["step_s"] == pytest.approx(best.predicted_s)
+    default = beside(database, "--layout", "data=2,tensor=4,weights=data", "--placement", "default")
+    assert default["own"]["candidate"]["layout"]["options"]["weights"] == "data"
+    assert default["own"]["step_s"] >= found["own"]["step_s"]
+    assert default["speedup_of_the_plan"] == pytest.approx(default["own"]["step_s"] / plan.step_s)
+
+
+def test_the_plans_own_layout_elsewhere(database: str) -> None:
+    placements = compared(database)
+    for where, name in (("default", "JAX's default"), ("row-major", "row-major"), ("best", "best"), ("plan", "plan")):
+        assert beside(database, "--placement", where)["own"]["step_s"] == pytest.approx(placements[name]["step_s"])
+
+
+def test_it_says_part_by_part_what_the_choice_loses(database: str) -> None:
+    done = run("compare", "1", "--layout", "data=2,tensor=4", "--placement", "row-major", db=database)
+    assert done.exit_code == 0, done.output
+    for words in ("step ms", "exposed, over tensor", "loses", "busiest link ms", "memory GiB", "The plan is 1."):
+        assert words in done.output
+
+
+def test_a_choice_that_was_rejected_says_why(database: str) -> None:
+    done = run("compare", "1", "--layout", "data=8,weights=replicated", db=database)
+    assert done.exit_code == 0, done.output
+    assert "does not run: hbm: " in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("--layout", "data=4"), "4 is not the 8 devices"),
+        (("--layout", "date=8"), "did you mean 'data'?"),
+        (("--placement", "somewhere"), "legal: default, row-major, best, plan"),
+    ],
+)
+def test_a_choice_that_is_none_says_what_would_be(database: str, arguments: tuple[str, ...], hint: str) -> None:
+    done = run("compare", "1", *arguments, db=database)
+    assert isinstance(done.exception, InvalidValue)
+    assert hint in str(done.exception)
+
+
+def test_what_nobody_compiled_is_not_compiled_by_another_compiler(database: str) -> None:
+    done = run("compare", "1", "--layout", "data=2,tensor=4,xla_new=true", db=database)
+    if installed_toolchain().digest == TOOLCHAIN.digest:
+        assert isinstance(done.exception, UnknownName)
+        assert "--workload" in str(done.exception)
+    else:
+        assert isinstance(done.exception, InvalidValue)
+        assert "would compare two compilers" in str(done.exception)
+
+
+@pytest.mark.compiler
+def test_a_choice_that_nobody_compiled_is_compiled_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"sqlite:///{tmp_path / 'plans.db'}"
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "choosable.py").write_text(CHOOSABLE)
+    spec = WorkloadSpec(model="choosable:workload")
+    tune(spec=spec, slice_name="v5e-2x2", db=url, settings=Settings(max_trials=2), jobs=1)
+    named = ("--layout", "data=1,tensor=4", "--placement", "default")
+    unnamed = run("compare", "1", *named, "-f", "json", db=url)
+    assert isinstance(unnamed.exception, UnknownName)
+    assert "--workload package.module:attribute" in str(unnamed.exception)
+    with storage.open_store(url) as store:
+        assert not any(trial.candidate.layout.size("tensor") == 4 for trial in store.trials(1) if trial.predicted_s)
+    first = beside(url, *named, "--workload", "choosable:workload")
+    assert first["own"]["step_s"] > 0
+    assert first["own"]["candidate"]["layout"]["axes"] == [["data", 1], ["tensor", 4]]
+    with storage.open_store(url) as store:
+        assert len(store.plans(active_only=False)) == 1
+    compiled: list[Candidate] = []
+    monkeypatch.setattr(CompilePool, "compile", lambda self, *arguments, **named: compiled.append(arguments[2]))
+    assert beside(url, *named, "--workload", "choosable:workload") == first
+    assert compiled == []
 
 
 def test_a_program_that_is_not_there_is_said(database: str, tmp_path: Path) -> None:
