@@ -21,12 +21,13 @@ from storage.memory_upkeep import MemoryUpkeepStore
 from storage.memory_work import MemoryStudy, MemoryWorkStore, copy_of, kept_rejection
 from tuner.calibration.fitted import Fit
 from tuner.calibration.observation import Observation
+from tuner.canonical import canonical_json
 from tuner.errors import PlanNotFound
 from tuner.leases import Lease
 from tuner.measurements import Measurement
 from tuner.nightly.nights import StoredNight
 from tuner.plans.lookup import Answer, Header, Located, Query, locate
-from tuner.plans.plan import Plan, PlanState, StoredPlan
+from tuner.plans.plan import Plan, PlanState, StoredDocument, StoredPlan
 from tuner.ports import Compiled, Screened
 from tuner.rejections import Rejection
 from tuner.stores import ContentKey, Store, Study, StudyKey, Trial, TrialState
@@ -201,6 +202,18 @@ class MemoryStore(
                 return _fresh(self._plans[plan_id])
             except KeyError:
                 raise PlanNotFound(f"no plan {plan_id}") from None
+
+    def document(self, plan_id: int) -> StoredDocument:
+        """Returns one version without reading its plan. Raises PlanNotFound."""
+        stored = self.plan(plan_id)
+        return StoredDocument(
+            id=stored.id,
+            version=stored.version,
+            state=stored.state,
+            stored_at=stored.stored_at,
+            note=stored.note,
+            text=canonical_json(stored.plan.to_json()),
+        )
 
     def retire(self, plan_id: int, *, note: str = "") -> StoredPlan:
         """Takes a version out of service. Raises PlanNotFound."""

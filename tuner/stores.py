@@ -25,7 +25,7 @@ from tuner.measurements import MeasurementStore
 from tuner.nightly.nights import NightStore
 from tuner.placements.placement import Placement
 from tuner.plans.lookup import Answer, Located, Query
-from tuner.plans.plan import Constraints, Evidence, Plan, StoredPlan
+from tuner.plans.plan import Constraints, Evidence, Plan, StoredDocument, StoredPlan
 from tuner.plans.toolchain import Toolchain
 from tuner.plans.workload import WorkloadKey
 from tuner.ports import Compiled, Screened
@@ -278,6 +278,10 @@ class PlanStore(abc.ABC):
     @abc.abstractmethod
     def plan(self, plan_id: int) -> StoredPlan:
         """Returns one version. Raises PlanNotFound."""
+
+    @abc.abstractmethod
+    def document(self, plan_id: int) -> StoredDocument:
+        """Returns one version without reading its plan. Raises PlanNotFound."""
 
     @abc.abstractmethod
     def retire(self, plan_id: int, *, note: str = "") -> StoredPlan:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import bindparam, case, func, literal_column, select, update
+from sqlalchemy import Row, Select, Text, bindparam, case, cast, func, literal_column, select, update
 from sqlalchemy.orm import Session
 
 from storage.documents import clean, strict
@@ -16,7 +16,7 @@ from storage.sql.database import Part, wrap_text
 from tuner.canonical import digest
 from tuner.errors import PlanNotFound
 from tuner.plans.lookup import Answer, Header, Located, Query, locate
-from tuner.plans.plan import Evidence, Plan, PlanState, StoredPlan
+from tuner.plans.plan import Evidence, Plan, PlanState, StoredDocument, StoredPlan
 from tuner.stores import PlanStore, StudyKey
 
 
@@ -73,6 +73,14 @@ class SqlPlanStore(Part, PlanStore):
         with self._db.read() as session:
             return _read(session, plan_id)
 
+    def document(self, plan_id: int) -> StoredDocument:
+        """Returns one version without reading its plan. Raises PlanNotFound."""
+        with self._db.read() as session:
+            row = _row(session, _DOCUMENT, plan_id)
+        return StoredDocument(
+            id=row.id, version=row.version, state=row.state, stored_at=row.stored_at, note=row.note, text=row.text
+        )
+
     def retire(self, plan_id: int, *, note: str = "") -> StoredPlan:
         """Takes a version out of service. Raises PlanNotFound."""
         with self._db.write() as session:
@@ -105,9 +113,11 @@ _HEADERS = (
     .group_by(*_APART)
 )
 _HEADERS_OF_SHAPE = _HEADERS.where(_PLANS.shape == bindparam("shape"))
-_STORED = select(_PLANS.id, _PLANS.version, _PLANS.state, _PLANS.stored_at, _PLANS.note, _PLANS.document).where(
+_HEAD = select(_PLANS.id, _PLANS.version, _PLANS.state, _PLANS.stored_at, _PLANS.note).where(
     _PLANS.id == bindparam("plan_id")
 )
+_STORED = _HEAD.add_columns(_PLANS.document)
+_DOCUMENT = _HEAD.add_columns(cast(_PLANS.document, Text).label("text"))
 
 
 def _headers(session: Session, query: Query, *, shape: str | None = None) -> list[Header]:
@@ -143,10 +153,14 @@ def _headers(session: Session, query: Query, *, shape: str | None = None) -> lis
 
 
 def _read(session: Session, plan_id: int) -> StoredPlan:
-    row = session.connection().execute(_STORED, {"plan_id": plan_id}).one_or_none()
+    return _stored(_row(session, _STORED, plan_id))
+
+
+def _row(session: Session, statement: Select[Any], plan_id: int) -> Row[Any]:
+    row = session.connection().execute(statement, {"plan_id": plan_id}).one_or_none()
     if row is None:
         raise PlanNotFound(f"no plan {plan_id}")
-    return _stored(row)
+    return row
 
 
 def _find(session: Session, plan_id: int) -> PlanRow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -322,6 +323,14 @@ class PlanStoreContract:
         assert store.active(plan()) is None
         assert store.lookup(query()).rung is Rung.NONE
         assert store.promote(plan()).version == 2
+
+    def test_a_version_is_passed_on_as_text(self, store: Store) -> None:
+        stored = store.promote(plan(), note="good")
+        document = store.document(stored.id)
+        assert document.read() == stored
+        assert json.loads(document.text)["step_s"] == stored.plan.step_s
+        with pytest.raises(PlanNotFound, match="no plan 7"):
+            store.document(7)
 
     def test_plans_of_a_model(self, store: Store) -> None:
         store.promote(plan())

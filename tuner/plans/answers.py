@@ -10,11 +10,11 @@ from tuner.errors import InvalidValue
 from tuner.layouts.layout import Layout
 from tuner.placements.placement import Placement
 from tuner.plans.lookup import Answer, Deployed, Located, Rung
-from tuner.plans.plan import Plan, PlanState, StoredPlan
+from tuner.plans.plan import Plan, PlanState, StoredDocument, StoredPlan
 from tuner.slices.names import parse_slice
 
 
-def head_to_json(found: Answer | Located, stored: StoredPlan | None) -> dict[str, Any]:
+def head_to_json(found: Answer | Located, stored: StoredPlan | StoredDocument | None) -> dict[str, Any]:
     """Returns everything of an answer but the plan's document, which is long."""
     deployed = found.deployed if isinstance(found, Answer) else None
     return {

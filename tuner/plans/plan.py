@@ -6,6 +6,7 @@ whatever compiler is there, and says under which it was made.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -266,6 +267,29 @@ def _read(document: Mapping[str, Any]) -> Plan:
         measurement=document.get("measurement", {}),
         created_at=datetime.fromisoformat(document["created_at"]),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDocument:
+    """A stored version whose plan is still JSON: what a service passes on without reading it."""
+
+    id: int
+    version: int
+    state: PlanState
+    stored_at: datetime
+    text: str
+    note: str = ""
+
+    def read(self) -> StoredPlan:
+        """Reads the plan. Raises InvalidValue if it is of a newer schema."""
+        return StoredPlan(
+            plan=Plan.from_json(json.loads(self.text)),
+            id=self.id,
+            version=self.version,
+            state=self.state,
+            stored_at=self.stored_at,
+            note=self.note,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
-from tuner.canonical import canonical_json
-from tuner.plans.plan import StoredPlan
+from tuner.plans.plan import StoredDocument, StoredPlan
 from tuner.stores import Store
 
 KEPT = 1024
 
 
-@dataclass(frozen=True, slots=True)
 class KeptPlan:
-    """A stored version and its document as it is sent."""
+    """A stored version as it is sent, and as a plan once somebody needs that."""
 
-    stored: StoredPlan
-    body: bytes
+    def __init__(self, document: StoredDocument) -> None:
+        self.document = document
+        self.body = document.text.encode()
+
+    @cached_property
+    def stored(self) -> StoredPlan:
+        """The plan itself."""
+        return self.document.read()
 
 
 class KeptPlans:
@@ -26,7 +29,6 @@ class KeptPlans:
     def __init__(self, store: Store) -> None:
         @lru_cache(maxsize=KEPT)
         def read(plan_id: int) -> KeptPlan:
-            stored = store.plan(plan_id)
-            return KeptPlan(stored, canonical_json(stored.plan.to_json()).encode())
+            return KeptPlan(store.document(plan_id))
 
         self.read = read

@@ -14,10 +14,9 @@ from starlette.responses import Response
 from adapters.models.known import informed
 from adapters.web.api import reading
 from adapters.web.problems import problem
-from tuner.canonical import canonical_json
 from tuner.plans import answers
 from tuner.plans.lookup import Rung
-from tuner.plans.plan import StoredPlan
+from tuner.plans.plan import StoredDocument, StoredPlan
 
 
 def lookup(request: Request, body: bytes) -> Response:
@@ -27,13 +26,16 @@ def lookup(request: Request, body: bytes) -> Response:
     store, kept = request.app.state.store, request.app.state.kept
     located = store.locate(query)
     plan = None if located.plan_id is None else kept.read(located.plan_id)
+    if plan is not None and located.rung is Rung.EXACT:
+        # There is nothing more to say, so the plan is passed on as it is stored.
+        request.app.state.metrics.looked_up(located.rung, time.perf_counter() - started)
+        return _conditional(request, answers.head_to_json(located, plan.document), plan.body)
     answer = informed(query, located.answer(None if plan is None else plan.stored))
-    if answer.plan is None:
-        plan = None
     request.app.state.metrics.looked_up(answer.rung, time.perf_counter() - started)
     if answer.rung is Rung.NONE:
         return problem(404, "; ".join(answer.reasons), rung=answer.rung.value, reasons=list(answer.reasons))
-    return _conditional(request, answers.head_to_json(answer, answer.plan), b"null" if plan is None else plan.body)
+    body = b"null" if plan is None or answer.plan is None else plan.body
+    return _conditional(request, answers.head_to_json(answer, answer.plan), body)
 
 
 def plan(request: Request, body: bytes) -> Response:
@@ -41,11 +43,11 @@ def plan(request: Request, body: bytes) -> Response:
     reading.only(request.query_params, ())
     plan_id = reading.number(request.path_params["plan_id"], "plan id", least=1, most=reading.LARGEST_ID)
     # What may have changed about a version, whether it is in service, is not kept.
-    stored = request.app.state.store.plan(plan_id)
-    return _conditional(request, version(stored), canonical_json(stored.plan.to_json()).encode())
+    stored = request.app.state.store.document(plan_id)
+    return _conditional(request, version(stored), stored.text.encode())
 
 
-def version(stored: StoredPlan) -> dict[str, Any]:
+def version(stored: StoredPlan | StoredDocument) -> dict[str, Any]:
     """Returns what is known of a version beside its document."""
     return {
         "id": stored.id,
