@@ -41,28 +41,36 @@ def is_collective(name: str) -> bool:
 def collective(op: Any, operands: list[Value], results: list[Value], mesh: Mesh) -> Collective | None:
     """Returns the collective of an operation, named by its kind and mesh axes; None if its groups have one device."""
     kind = _KINDS[op.name]
-    operand_bytes, result_bytes = sum(v.bytes for v in operands), sum(v.bytes for v in results)
     if kind is CollectiveKind.COLLECTIVE_PERMUTE:
-        pairs = _pairs(op, operands, results, mesh)
-        if not pairs:
-            return None
-        axes = sorted({axis for pair in pairs for axis in mesh.axes_of((pair,))}, key=[n for n, _ in mesh.axes].index)
-        return Collective(
-            name=_name(kind, tuple(axes)),
-            kind=kind,
-            operand_bytes=operand_bytes,
-            result_bytes=result_bytes,
-            pairs=pairs,
-        )
-    groups = _groups(op, mesh)
-    if max(map(len, groups)) == 1:
+        return named(kind, operands, results, mesh, pairs=_pairs(op, operands, results, mesh))
+    return named(kind, operands, results, mesh, groups=_groups(op, mesh))
+
+
+def named(
+    kind: CollectiveKind,
+    operands: list[Value],
+    results: list[Value],
+    mesh: Mesh,
+    *,
+    groups: Groups = (),
+    pairs: tuple[tuple[int, int], ...] = (),
+) -> Collective | None:
+    """Returns a collective over groups, or of pairs if it is a permute, named by its kind and mesh axes; None if
+    nothing moves."""
+    if kind is CollectiveKind.COLLECTIVE_PERMUTE:
+        found = {axis for pair in pairs for axis in mesh.axes_of((pair,))}
+        axes = tuple(sorted(found, key=[name for name, _ in mesh.axes].index))
+    else:
+        axes = mesh.axes_of(groups) if max(map(len, groups)) > 1 else ()
+    if not axes:
         return None
     return Collective(
-        name=_name(kind, mesh.axes_of(groups)),
+        name=_name(kind, axes),
         kind=kind,
-        operand_bytes=operand_bytes,
-        result_bytes=result_bytes,
+        operand_bytes=sum(value.bytes for value in operands),
+        result_bytes=sum(value.bytes for value in results),
         groups=groups,
+        pairs=pairs,
     )
 
 

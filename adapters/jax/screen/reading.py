@@ -12,6 +12,7 @@ from typing import Any
 
 from jaxlib.mlir import ir
 
+from adapters.jax.screen.building import NOTHING, Builder
 from adapters.jax.screen.collectives import collective, is_collective
 from adapters.jax.screen.graph import Block, Branch, Graph, Op, Repeat, Value
 from adapters.jax.screen.meshes import Mesh, Sharding, shardings
@@ -50,10 +51,8 @@ class _Reader:
                         raise InvalidValue(f"a program over two meshes, {self._mesh.axes} and {mesh.axes}; legal: one")
                     self._mesh = mesh
         self._types: dict[Any, tuple[tuple[int, ...], str]] = {}
-        self._seen: dict[Any, list[Value]] = {}
         self._calls: dict[Any, list[Value]] = {}
-        self._blocks = [Block(depth=0)]
-        self._floor = 0
+        self._builder = Builder()
 
     def read(self) -> Graph:
         main = self._functions["main"]
@@ -68,7 +67,7 @@ class _Reader:
         return Graph(
             arguments=tuple(arguments),
             donated=tuple("tf.aliasing_output" in named or "jax.buffer_donor" in named for named in attributes),
-            body=self._blocks[0],
+            body=self._builder.blocks[0],
             returns=tuple(returns),
         )
 
@@ -109,7 +108,7 @@ class _Reader:
 
     def _call(self, op: Any, operands: list[Value]) -> list[Value]:
         callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-        key = (callee, id(self._blocks[self._floor]), *map(id, operands))
+        key = (callee, id(self._builder.blocks[self._builder.floor]), *map(id, operands))
         if key not in self._calls:
             block = self._functions[callee].regions[0].blocks[0]
             self._calls[key] = self._block(block, dict(zip(block.arguments, operands, strict=True)))
@@ -121,56 +120,46 @@ class _Reader:
         side_effect = kind in ("custom_call", "send", "recv", "infeed", "outfeed") and (
             "has_side_effect" not in attributes or bool(ir.BoolAttr(attributes["has_side_effect"]).value)
         )
-        depth = len(self._blocks) - 1 if side_effect else max([self._floor, *(value.depth for value in operands)])
-        key = (
-            op.name,
-            id(self._blocks[depth]),
-            tuple(map(id, operands)),
+        what = (
             tuple((name, hash(attributes[name])) for name in _names(attributes) if name not in _NO_KEY),
             tuple(hash(result.type) for result in op.results),
             tuple(
                 inner.operation.name for region in op.regions for block in region.blocks for inner in block.operations
             ),
         )
-        if key in self._seen and not side_effect:
-            return self._seen[key]
-        results = [
-            self._value(result, depth, sharding) for result, sharding in zip(op.results, _shardings(op), strict=True)
+        types = [
+            (self._mesh.local_shape(shape, sharding), dtype, sharding)
+            for (shape, dtype), sharding in zip(
+                (self._type(result.type) for result in op.results), _shardings(op), strict=True
+            )
         ]
-        made = Op(kind, operands, results, has_side_effect=side_effect)
-        if is_collective(op.name):
-            made.detail = collective(op, operands, results, self._mesh)
-            if made.detail is None:  # groups of one device
-                return operands if len(operands) == len(results) else results
-        elif kind in ("dot_general", "dot", "convolution"):
-            made.detail = product(op, operands, results)
-        elif kind == "constant":
-            results[0].constant = _integer(attributes["value"], results[0])
-        elif kind == "compare":
-            made.detail = str(attributes["comparison_direction"]).split()[-1].rstrip(">")
-        for result in results:
-            result.producer = made
-        self._blocks[depth].ops.append(made)
-        self._seen[key] = results
-        return results
 
-    def _value(self, result: Any, depth: int, sharding: Sharding) -> Value:
-        shape, dtype = self._type(result.type)
-        return Value(self._mesh.local_shape(shape, sharding), dtype, depth, sharding)
+        def detail(results: list[Value]) -> Any:
+            if is_collective(op.name):
+                return collective(op, operands, results, self._mesh) or NOTHING
+            if kind in ("dot_general", "dot", "convolution"):
+                return product(op, operands, results)
+            if kind == "constant":
+                results[0].constant = _integer(attributes["value"], results[0])
+            elif kind == "compare":
+                return str(attributes["comparison_direction"]).split()[-1].rstrip(">")
+            return None
+
+        return self._builder.add(kind, operands, types, what, detail=detail, side_effect=side_effect)
 
     def _loop(self, op: Any, inits: list[Value], environment: Environment) -> list[Value]:
         condition, body = (region.blocks[0] for region in op.regions)
         returned = list(list(body.operations)[-1].operation.operands)
         fixed = [argument == value for argument, value in zip(body.arguments, returned, strict=True)]
-        block = Block(depth=len(self._blocks))
-        self._blocks.append(block)
+        block = Block(depth=len(self._builder.blocks))
+        self._builder.blocks.append(block)
         carried = [
             init if same else Value(init.shape, init.dtype, block.depth, init.sharding)
             for init, same in zip(inits, fixed, strict=True)
         ]
         verdict = self._block(condition, environment | dict(zip(condition.arguments, carried, strict=True)))[0]
         yielded = self._block(body, environment | dict(zip(body.arguments, carried, strict=True)))
-        self._blocks.pop()
+        self._builder.blocks.pop()
         results = [
             init if same else Value(init.shape, init.dtype, block.depth - 1, init.sharding)
             for init, same in zip(inits, fixed, strict=True)
@@ -186,27 +175,27 @@ class _Reader:
         made = Op("while", [inits[i] for i in moving], [results[i] for i in moving], loop)
         for result in made.results:
             result.producer = made
-        self._blocks[-1].ops.append(made)
+        self._builder.blocks[-1].ops.append(made)
         return results
 
     def _branch(self, op: Any, operands: list[Value], environment: Environment) -> list[Value]:
         blocks: list[Block] = []
         yielded: list[list[Value]] = []
-        floor = self._floor
+        floor = self._builder.floor
         for region in op.regions:
             # Nothing moves out of a branch: it might not run.
-            block = Block(depth=len(self._blocks))
-            self._blocks.append(block)
-            self._floor = block.depth
+            block = Block(depth=len(self._builder.blocks))
+            self._builder.blocks.append(block)
+            self._builder.floor = block.depth
             yielded.append(self._block(region.blocks[0], dict(environment)))
-            blocks.append(self._blocks.pop())
-        self._floor = floor
-        depth = len(self._blocks) - 1
+            blocks.append(self._builder.blocks.pop())
+        self._builder.floor = floor
+        depth = len(self._builder.blocks) - 1
         results = [Value(value.shape, value.dtype, depth, value.sharding) for value in yielded[0]]
         made = Op("case", operands, results, Branch(blocks, yielded))
         for result in results:
             result.producer = made
-        self._blocks[-1].ops.append(made)
+        self._builder.blocks[-1].ops.append(made)
         return results
 
 

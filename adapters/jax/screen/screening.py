@@ -1,4 +1,5 @@
-"""Screens one candidate in this process. Needs no libtpu: it lowers for TPU over virtual CPU devices."""
+"""Screens one candidate in this process. Needs no libtpu: it traces over virtual CPU devices, and lowers for a TPU if
+the trace cannot be read."""
 
 from __future__ import annotations
 
@@ -6,15 +7,17 @@ import hashlib
 import math
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import jax
 
 from adapters.jax.arguments import argument_shardings
 from adapters.jax.screen.facts import screened
+from adapters.jax.screen.graph import Graph
+from adapters.jax.screen.primitives import CannotRead
 from adapters.jax.screen.reading import read
 from adapters.jax.screen.shardy import partition
-from adapters.jax.step import JaxWorkload
+from adapters.jax.screen.traced import read as read_traced
+from adapters.jax.step import JaxWorkload, Step
 from adapters.jax.topologies import auto_mesh
 from tuner.canonical import canonical_json
 from tuner.layouts.layout import Candidate, Layout
@@ -23,7 +26,7 @@ from tuner.rejections import Rejection, RejectReason, Stage
 
 
 def screen(workload: JaxWorkload, candidate: Candidate) -> Screened | Rejection:
-    """Lowers a candidate in its form without kernels, partitions it and counts it.
+    """Traces a candidate in its form without kernels and counts it, lowered and partitioned if need be.
 
     Whatever the workload, JAX or Shardy raise is the candidate's end, with the first line of what they say. Shardy may
     abort the process.
@@ -34,17 +37,27 @@ def screen(workload: JaxWorkload, candidate: Candidate) -> Screened | Rejection:
         problem = next(indivisible(argument_shardings(step), layout), None)
         if problem is not None:
             return problem
-        module = step.lower().compiler_ir("stablehlo")
-        digest = program_digest(module, workload, candidate)
-        partition(module)
-        graph = read(module)
+        graph, program = _graph(step)
     except Exception as error:
         return Rejection(stage=Stage.SCREEN, reason=RejectReason.LOWERING_ERROR, detail=_sentence(error))
+    digest = program_digest(program, workload, candidate)
     return screened(graph, devices=layout.devices, digest=digest, blocks=_blocks(candidate))
 
 
-def program_digest(module: Any, workload: JaxWorkload, candidate: Candidate) -> str:
-    """Returns the SHA-256 of a lowered module without its locations, and of what its form without kernels leaves out.
+def _graph(step: Step) -> tuple[Graph, str]:
+    """Returns the per-device program and a text that two steps share only if they are one program."""
+    traced = step.jitted().trace(*step.arguments)
+    try:
+        return read_traced(step, traced)
+    except CannotRead:
+        module = traced.lower(lowering_platforms=("tpu",)).compiler_ir("stablehlo")
+        text = module.operation.get_asm(enable_debug_info=False)  # without locations
+        partition(module)
+        return read(module), text
+
+
+def program_digest(program: str, workload: JaxWorkload, candidate: Candidate) -> str:
+    """Returns the SHA-256 of a program and of what its form without kernels leaves out.
 
     That is the options that are tuned last (kernel blocks) and the compiler's.
     """
@@ -53,8 +66,7 @@ def program_digest(module: Any, workload: JaxWorkload, candidate: Candidate) -> 
         [[name, value] for name, value in candidate.layout.options if name in tuned],
         [list(option) for option in candidate.compiler_options],
     ]
-    text = module.operation.get_asm(enable_debug_info=False)
-    return hashlib.sha256(f"{text}\n{canonical_json(hidden)}".encode()).hexdigest()
+    return hashlib.sha256(f"{program}\n{canonical_json(hidden)}".encode()).hexdigest()
 
 
 def indivisible(arguments: Iterable[ArgumentSharding], layout: Layout) -> Iterator[Rejection]:
