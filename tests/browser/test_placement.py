@@ -17,10 +17,12 @@ def test_choices_redraw_the_picture_and_stay_in_the_address(open_page: Any, serv
     assert page.locator(".slice svg").count() == 2
     page.get_by_label("Colour by").select_option("cfg")
     page.locator(".slice text", has_text="cfg:").first.wait_for()
+    page.locator(".chip").nth(1).hover()
+    assert page.locator(".tip").inner_text().startswith("chip 1,0: cfg=0")
     page.locator("select[name=collective]").select_option("collective-permute:ring")
     page.locator(".slice text", has_text="collective-permute over ring, group 0").first.wait_for()
     page.get_by_label("Beside").select_option("none")
-    page.wait_for_function("document.querySelectorAll('.slice svg').length === 1")
+    page.locator(".slice:only-child").wait_for()
     assert "axis=cfg" in page.url
     assert "collective=collective-permute%3Aring" in page.url
     address = page.url
@@ -28,7 +30,7 @@ def test_choices_redraw_the_picture_and_stay_in_the_address(open_page: Any, serv
     assert page.locator(".slice svg").count() == 1
     assert page.get_by_label("Colour by").input_value() == "cfg"
     page.go_back()
-    page.wait_for_function("document.querySelectorAll('.slice svg').length === 2")
+    page.locator(".slice").nth(1).wait_for()
     assert page.url != address
 
 
