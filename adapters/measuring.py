@@ -43,6 +43,7 @@ class Measurement:
         trace: directory for profiler traces.
         hosts: this process as the first of several hosts.
         runner: instead of the attached devices, for tests.
+        budget_s: for which devices may be held, as `MeasureStage` says; None for no limit.
     """
 
     when: When = When.NEVER
@@ -50,6 +51,7 @@ class Measurement:
     trace: Path | None = None
     hosts: Hosts | None = None
     runner: Runner | None = None
+    budget_s: float | None = None
 
 
 NO_MEASUREMENT = Measurement()
@@ -80,7 +82,7 @@ def measuring(
     Raises NotMeasured in the call if devices were required and there are none.
     """
     require = how.when is When.REQUIRE
-    missing = "" if how.runner else _missing(slice_)
+    missing = "" if how.runner else missing_devices(slice_)
     if how.when is When.NEVER or (missing and not require):
         yield None
         return
@@ -92,7 +94,11 @@ def measuring(
             listener(TrialMeasured(trial=timed.trial, role=timed.entry.role.value))
 
         stage = MeasureStage(
-            runner=how.runner or attached, store=store, optuna_storage=optuna_storage(), on_timed=on_timed
+            runner=how.runner or attached,
+            store=store,
+            optuna_storage=optuna_storage(),
+            on_timed=on_timed,
+            budget_s=how.budget_s,
         )
 
         def measure(predicted: Predicted) -> MeasuredOutcome | None:
@@ -112,7 +118,7 @@ def measuring(
         yield measure
 
 
-def _missing(slice_: Slice) -> str:
+def missing_devices(slice_: Slice) -> str:
     """Returns why this host cannot measure on a slice, as far as it can be said without touching devices."""
     if not slice_.generation.has_links or chips_attached():
         return ""

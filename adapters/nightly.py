@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 import storage
+from adapters.measuring import Measurement, When, missing_devices
 from adapters.models.registry import resolve
 from adapters.search import opened
 from tuner.calibration.calibration import calibration
@@ -77,6 +78,10 @@ class CompilerDesk:
             known = constants(store, slice_.generation_name, self._toolchain)
         return study_key(resolve(entry.spec), slice_, self._toolchain, entry.constraints, known)
 
+    def measures(self, entry: Entry) -> bool:
+        """Returns whether a search of the entry would measure."""
+        return entry.measure != When.NEVER and not missing_devices(parse_slice(entry.slice_name))
+
     def recheck(self, entry: Entry, candidate: Candidate, settings: Settings, listener: Listener) -> Outcome:
         """Compiles and places one candidate."""
         with opened(
@@ -100,5 +105,7 @@ class CompilerDesk:
             listener=listener,
             jobs=self._jobs,
             timeout_s=self._timeout_s,
+            measurement=Measurement(when=When(entry.measure) if device_s != 0 else When.NEVER, budget_s=device_s),
         ) as search:
-            return Searched(outcome=search.run())
+            outcome = search.run()
+        return Searched(outcome=outcome, device_s=0.0 if outcome.measured is None else outcome.measured.device_s)

@@ -55,7 +55,7 @@ class Book:
                 continue
             for entry in report.entries:
                 if entry.study and entry.ended_at is not None and entry.ending in _TRIED:
-                    attempts.setdefault(entry.study, Attempt(finished=entry.finished, at=entry.ended_at))
+                    attempts.setdefault(entry.study, _attempt(entry, entry.ended_at))
         return attempts
 
     def write(self, entry: EntryReport) -> EntryReport:
@@ -90,3 +90,7 @@ class Book:
             problem = f"the report could not be stored: {error}"
             if problem not in self._report.problems:
                 self._report = replace(self._report, problems=(*self._report.problems, problem))
+
+
+def _attempt(entry: EntryReport, at: datetime) -> Attempt:
+    return Attempt(finished=entry.finished, at=at, measured=entry.device_s > 0)

@@ -27,6 +27,9 @@ class Desk(Protocol):
     def key(self, entry: Entry) -> StudyKey:
         """Returns the key of the study that a search of the entry is."""
 
+    def measures(self, entry: Entry) -> bool:
+        """Returns whether a search of the entry would measure: it shall, and its devices are here."""
+
     def recheck(self, entry: Entry, candidate: Candidate, settings: Settings, listener: Listener) -> Outcome:
         """Compiles and places one candidate, as `tuner.search.funnel.Search.recheck` does."""
 

@@ -123,6 +123,7 @@ class Night:
                 now=self._now(),
                 budget_s=entry.budget_s,
                 refresh_s=self._matrix.refresh_s,
+                measurable=self._desk.measures(entry) and self._budgets.device_for(entry.device_budget_s) != 0,
             )
             tasks.append(Task(entry=entry, key=key, standing=found))
             self._book.entries[entry.name] = _at_first(tasks[-1])

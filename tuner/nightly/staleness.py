@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from tuner.plans.plan import Plan, StoredPlan
+from tuner.plans.plan import Evidence, Plan, StoredPlan
 from tuner.slices.slice import Slice
 from tuner.stores import Study, StudyKey
 from tuner.units import spell_seconds
@@ -20,16 +20,24 @@ class Due(StrEnum):
     MISSING = "missing"  # nobody has a plan for it
     STALE = "stale"  # there is a plan, made by another toolchain
     OUTDATED = "outdated"  # the plan is of another revision of the space or of the model
+    UNMEASURED = "unmeasured"  # devices are here, and the plan's evidence is a prediction
     AGED = "aged"  # the last search is older than `refresh`
     FRESH = "fresh"  # it is not due
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """The last time that a night searched an entry: whether the search came to its end, and when it stopped."""
+    """The last time that a night searched an entry.
+
+    Attributes:
+        finished: whether the search came to its end.
+        at: when it stopped.
+        measured: whether devices were used. What they say need not end in a measured plan: the one in service may stay.
+    """
 
     finished: bool
     at: datetime
+    measured: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +73,7 @@ def standing(
     now: datetime,
     budget_s: float,
     refresh_s: float | None = None,
+    measurable: bool = False,
 ) -> Standing:
     """Returns where an entry stands.
 
@@ -76,6 +85,7 @@ def standing(
         now: the time.
         budget_s: of the entry; a search that nobody recorded and that took as long is taken to be finished.
         refresh_s: see `Matrix`.
+        measurable: whether this host can and may measure it.
     """
     same = [stored for stored in plans if _subject(stored.plan) == _subject(key)]
     active = next((stored for stored in same if stored.plan.toolchain.digest == key.toolchain.digest), None)
@@ -99,6 +109,9 @@ def standing(
     ended = last.at if last is not None else active.stored_at if active is not None else None
     if refresh_s is not None and ended is not None and (now - ended).total_seconds() > refresh_s:
         return found(Due.AGED, f"the last search ended on {ended:%Y-%m-%d}, more than {spell_seconds(refresh_s)} ago")
+    tried = last is not None and last.measured
+    if measurable and not tried and active is not None and active.plan.evidence is not Evidence.MEASURED:
+        return found(Due.UNMEASURED, f"plan {active.id} is {active.plan.evidence}, and its devices are here")
     if active is None:
         return found(Due.FRESH, "no layout runs, as an earlier search found out")
     how = "proved" if study is not None and study.proved else "searched"

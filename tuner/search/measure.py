@@ -90,12 +90,16 @@ class MeasuredOutcome:
         timed: candidates, fastest first; then those that were stopped or did not run.
         predicted: how many candidates had a prediction, of which these were worth measuring.
         samples: blocks timed, the race's included.
+        device_s: seconds for which the devices were held.
+        left_out: candidates that there was no time left for.
     """
 
     study: str
     timed: Sequence[Timed]
     predicted: int
     samples: int
+    device_s: float = 0.0
+    left_out: int = 0
 
     @property
     def best(self) -> Timed | None:
@@ -139,6 +143,7 @@ class MeasureStage:
         finalists: that are timed again in turns.
         margin: relative difference that is worth nothing.
         wait_s: for somebody else who measures on the slice.
+        budget_s: no candidate is begun, and no race, after the devices were held for so long; None for no limit.
         on_timed: is told of every trial that ends.
         clock, sleep: for tests.
     """
@@ -155,6 +160,7 @@ class MeasureStage:
         finalists: int = FINALISTS,
         margin: float = 0.01,
         wait_s: float = 600.0,
+        budget_s: float | None = None,
         on_timed: Callable[[Timed], None] = lambda timed: None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -168,6 +174,7 @@ class MeasureStage:
         self._finalists = finalists
         self._margin = margin
         self._wait_s = wait_s
+        self._budget_s = budget_s
         self._on_timed = on_timed
         self._clock = clock
         self._sleep = sleep
@@ -191,24 +198,34 @@ class MeasureStage:
         resource = f"measure/{predicted.key.slice.name}"
         with Heartbeat(self._store) as heartbeat:
             self._wait_for(heartbeat, resource)
+            started = self._clock()
             book = _Book(self._store, self._optuna_storage, predicted)
             samples = 0
             timed: list[Timed] = []
             for entry in entries:
+                if self._spent(started):
+                    break
                 if not heartbeat.holds(resource):
                     raise Measuring(f"the right to measure on {predicted.key.slice.name} was lost to somebody else")
                 ended = self._time(book, predicted, entry)
                 samples += int(ended.trial.numbers.get("samples", 0))
                 timed.append(ended)
                 self._on_timed(ended)
-            timed, raced = self._race(book, predicted, timed)
+            left_out = len(entries) - len(timed)
+            timed, raced = self._race(book, predicted, timed, most=0 if self._spent(started) else self._finalists)
             book.close()
+            device_s = self._clock() - started
         return MeasuredOutcome(
             study=book.name,
             timed=timed,
             predicted=sum(trial.predicted_s is not None for trial in predicted.trials),
             samples=samples + raced,
+            device_s=device_s,
+            left_out=left_out,
         )
+
+    def _spent(self, started: float) -> bool:
+        return self._budget_s is not None and self._clock() - started >= self._budget_s
 
     def _wait_for(self, heartbeat: Heartbeat, resource: str) -> None:
         until = self._clock() + self._wait_s
@@ -241,8 +258,8 @@ class MeasureStage:
             raise
         return book.end(number, outcome, lost=lost)
 
-    def _race(self, book: _Book, predicted: Predicted, timed: list[Timed]) -> tuple[list[Timed], int]:
-        """Times the finalists again in turns; returns everybody, fastest first, and the blocks that it took."""
+    def _race(self, book: _Book, predicted: Predicted, timed: list[Timed], *, most: int) -> tuple[list[Timed], int]:
+        """Times at most so many finalists again in turns; returns all, fastest first, and the blocks that it took."""
         ran = sorted(
             (each for each in timed if each.step_s is not None),
             key=lambda each: (each.step_s or 0.0, each.trial.number),
@@ -250,7 +267,7 @@ class MeasureStage:
         others = [each for each in timed if each.step_s is None]
         fastest_s = ran[0].step_s if ran else None
         final = [t for t in ran if fastest_s is not None and (t.step_s or 0.0) <= (1 + NEAR) * fastest_s]
-        final = final[: self._finalists]
+        final = final[:most]
         if len(final) < 2:
             return [*ran, *others], 0
 

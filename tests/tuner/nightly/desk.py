@@ -90,6 +90,7 @@ class Room:
     toolchain: Toolchain = OLD
     code: str = "1"
     device_s: float = 0.0
+    devices: bool = False
     done: list[str] = field(default_factory=list)
     allowed: dict[str, float | None] = field(default_factory=dict)
     before: Callable[[str], None] = lambda what: None
@@ -120,6 +121,9 @@ class Room:
         self.before(f"key {entry.name}")
         workload, slice_ = self.workload(entry), parse_slice(entry.slice_name)
         return study_key(workload, slice_, self.toolchain, entry.constraints, calibration(slice_.generation_name))
+
+    def measures(self, entry: Entry) -> bool:
+        return self.devices
 
     def recheck(self, entry: Entry, candidate: Candidate, settings: Settings, listener: Listener) -> Outcome:
         self._begin(f"recheck {entry.name}")

@@ -215,6 +215,18 @@ def test_time_on_devices_is_a_budget_of_its_own() -> None:
     assert list(without.allowed.values()) == [None]
 
 
+def test_where_devices_are_a_predicted_plan_is_measured_once() -> None:
+    room = Room()
+    room.night(entry("a"))
+    room.devices, room.device_s = True, 40.0
+    assert room.night(entry("a", device_budget_s=0.0)).entries[0].ending is Ending.FRESH
+    measured = room.night(entry("a"))
+    assert measured.entries[0].due is Due.UNMEASURED
+    assert measured.entries[0].device_s == 40.0
+    # The plan in service stayed; that is what the devices said, and no reason to ask them every night.
+    assert room.night(entry("a")).entries[0].ending is Ending.FRESH
+
+
 def test_another_space_or_model_is_searched_again_and_old_searches_too() -> None:
     room = Room()
     room.night(entry("a"))

@@ -8,7 +8,7 @@ import pytest
 
 from tests.storage.samples import NEW, NOON, OLD, grid, plan, study_key, workload
 from tuner.nightly.staleness import Attempt, Due, Standing, standing
-from tuner.plans.plan import Constraints, Plan, PlanState, StoredPlan
+from tuner.plans.plan import Constraints, Evidence, Plan, PlanState, StoredPlan
 from tuner.stores import Study
 
 KEY = study_key()
@@ -51,6 +51,9 @@ CUT = Attempt(finished=False, at=NOON)
         ([plan()], {"study": study(), "last": DONE, "refresh_s": 9 * 86400.0}, Due.AGED),
         ([plan()], {"study": study(), "last": DONE, "refresh_s": 11 * 86400.0}, Due.FRESH),
         ([plan()], {"study": study(proved=True), "refresh_s": 1.0}, Due.AGED),
+        ([plan()], {"study": study(), "last": DONE, "measurable": True}, Due.UNMEASURED),
+        ([plan(evidence=Evidence.MEASURED)], {"study": study(), "last": DONE, "measurable": True}, Due.FRESH),
+        ([plan()], {"study": study(), "last": replace(DONE, measured=True), "measurable": True}, Due.FRESH),
         ([], {"study": study(), "last": DONE}, Due.FRESH),  # nothing runs there
     ],
 )
