@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from importlib.resources import files
 from xml.etree import ElementTree
 
 from adapters.web.pictures import svg
 from adapters.web.pictures.svg import Drawing
 
+SHEET = files("adapters.web").joinpath("static/pictures.css").read_text()
+CLASSES = set(re.findall(r"\.([a-z][\w-]*)", SHEET))
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 
 
@@ -25,6 +28,7 @@ def read(drawing: Drawing) -> ElementTree.Element:
     assert file.find(f"{NAMESPACE}style").text
     width, height = (float(part) for part in root.get("viewBox").split()[2:])
     for element in root.iter():
+        assert set((element.get("class") or "").split()) <= CLASSES, element.get("class")
         for name in ("x", "cx", "width"):
             value = element.get(name)
             assert value is None or -20 <= float(value) <= width + 20, (element.tag, name, value)
