@@ -1,16 +1,19 @@
 """Compiles that each sampler needs to come near the best of a recorded table, over many seeds.
 
     python benchmarks/samplers.py [--seeds 20] [--within 0.03] [--samplers best-first tpe random] [--bare]
+    python benchmarks/samplers.py --live v5e-8x8 [--trials 20]
 
 The whole funnel runs on the programs that `benchmarks/record_table.py` kept: screen, bound, pruner, Optuna, placements.
 Only the compiler is replaced, by the table. Where near is comes from ranking every program of the table under all of
 its placements, once (``.figures.json`` beside the table; delete it when the model changes). ``--bare`` adds random
-search that no pruner helps.
+search that no pruner helps. ``--live`` asks the real screen and compiler instead, once for each sampler, which may
+compile so many candidates; near is near the best that any of them found.
 """
 
 import argparse
 import json
 import lzma
+import math
 import statistics
 import sys
 import time
@@ -96,16 +99,15 @@ def figures(table, path, slice_):
     return steps
 
 
-def compiles(table, workload, slice_, near_s, *, sampler, seed, pruner=None):
-    """Candidates that went to the compiler until one was predicted within `near_s`; None if none was."""
-    asked, reached = [], []
+def compiles(screener, compiler, workload, slice_, near_s, *, sampler, seed, pruner=None, most=None):
+    """Step times in order, each with how many candidates were compiled by then, until one is within `near_s`."""
+    asked, steps = set(), []
 
     def listen(event):
         if isinstance(event, TrialEnded):
-            if event.trial.candidate.digest not in asked:
-                asked.append(event.trial.candidate.digest)
-            if event.trial.predicted_s is not None and event.trial.predicted_s <= near_s:
-                reached.append(len(asked))
+            asked.add(event.trial.candidate.digest)
+            steps.append((len(asked), event.trial.predicted_s or math.inf))
+            if steps[-1][1] <= near_s:
                 raise KeyboardInterrupt
 
     with storage.open_store("memory://") as store:
@@ -114,16 +116,66 @@ def compiles(table, workload, slice_, near_s, *, sampler, seed, pruner=None):
             spec=WorkloadSpec(model=WORKLOAD),
             slice_=slice_,
             toolchain=TOOLCHAIN,
-            screener=table,
-            compiler=table,
+            screener=screener,
+            compiler=compiler,
             store=store,
             optuna_storage=optuna.storages.InMemoryStorage(),
             # Nothing but the sampler decides what comes next, and nothing ends it early.
-            settings=Settings(budget_s=None, patience=None, slack=None, tune_after=10**9, sampler=sampler, seed=seed),
+            settings=Settings(
+                budget_s=None,
+                max_trials=most,
+                patience=None,
+                slack=None,
+                tune_after=10**9,
+                sampler=sampler,
+                seed=seed,
+            ),
             pruner=pruner,
             listener=listen,
         ).run()
-    return reached[0] if reached else None
+    return steps
+
+
+def reached(steps, near_s):
+    """Compiles until a step time was within `near_s`; None if none was."""
+    return next((count for count, step_s in steps if step_s <= near_s), None)
+
+
+class Remembered:
+    """A compiler that compiles a candidate once, whoever asks."""
+
+    def __init__(self, compiler):
+        self.compiler, self.outcomes = compiler, {}
+
+    def compile(self, workload, slice_, candidate, *, known=None):
+        """As `tuner.ports.Compiler`."""
+        if candidate.digest not in self.outcomes:
+            self.outcomes[candidate.digest] = self.compiler.compile(workload, slice_, candidate)
+        return self.outcomes[candidate.digest]
+
+
+def live(slice_, workload, samplers, *, most, within):
+    """Each sampler once, with the real screen and compiler."""
+    from adapters.jax.pool import CompilePool
+    from adapters.jax.screen.pool import ShardyScreener
+
+    runs = {}
+    with ShardyScreener(workers=1) as screener, CompilePool(workers=1) as pool:
+        compiler = Remembered(pool)
+        for name in samplers:
+            started = time.perf_counter()
+            runs[name] = compiles(
+                screener, compiler, workload, slice_, 0.0, sampler=SamplerName(name), seed=0, most=most
+            )
+            print(f"{name}: {runs[name][-1][0]} compiles in {time.perf_counter() - started:.0f} s", flush=True)
+    best_s = min(step_s for steps in runs.values() for _, step_s in steps)
+    for name, steps in runs.items():
+        own_s = min(step_s for _, step_s in steps)
+        count = reached(steps, best_s * (1 + within))
+        print(
+            f"{name:10}  best {own_s * 1e3:.4f} ms, {own_s / best_s - 1:.1%} above the best of all; "
+            f"within {within:.0%} of that after {count or f'more than {most}'} compiles"
+        )
 
 
 def main():
@@ -134,9 +186,14 @@ def main():
     parser.add_argument("--within", type=float, default=0.03)
     parser.add_argument("--samplers", nargs="+", default=["best-first", "tpe", "random"])
     parser.add_argument("--bare", action="store_true")
+    parser.add_argument("--live", metavar="SLICE")
+    parser.add_argument("--trials", type=int, default=20)
     options = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    slice_, workload = parse_slice(options.slice), resolve(WorkloadSpec(model=WORKLOAD))
+    slice_, workload = parse_slice(options.live or options.slice), resolve(WorkloadSpec(model=WORKLOAD))
+    if options.live:
+        live(slice_, workload, options.samplers, most=options.trials, within=options.within)
+        return
     table = Table(options.table)
     steps = figures(table, options.table, slice_)
     best_s = min(steps.values())
@@ -156,8 +213,8 @@ def main():
         started = time.perf_counter()
         # Best-first has no randomness: one run stands for all.
         for seed in range(1 if sampler is SamplerName.BEST_FIRST else options.seeds):
-            found = compiles(table, workload, slice_, near_s, sampler=sampler, seed=seed, pruner=pruner)
-            counts[name].append(len(table.compiled) if found is None else found)
+            steps = compiles(table, table, workload, slice_, near_s, sampler=sampler, seed=seed, pruner=pruner)
+            counts[name].append(reached(steps, near_s) or len(table.compiled))
         if sampler is SamplerName.BEST_FIRST:
             counts[name] *= options.seeds
         low, middle, high = quartiles(counts[name])

@@ -20,6 +20,7 @@ from tuner.placements.families import Structure
 from tuner.search.parameters import Parameters, Params
 from tuner.search.physical import Question, structure
 from tuner.search.settings import SamplerName
+from tuner.search.trials import DUPLICATE_OF
 from tuner.slices.slice import Slice
 
 MOST_KEPT = 400
@@ -98,7 +99,7 @@ class Adviser:
 
     def learn(self, trials: Sequence[FrozenTrial]) -> None:
         """Takes in results, whoever proposed them."""
-        useful = [trial for trial in trials if trial.state in (TrialState.COMPLETE, TrialState.PRUNED)]
+        useful = [trial for trial in trials if trial.value is not None or _is_pruned(trial)]
         self._known += useful
         if len(self._known) > 2 * MOST_KEPT:
             self._renew()
@@ -122,6 +123,11 @@ class Adviser:
         (self._trial,) = self._study.get_trials(deepcopy=False)  # all proposals are made for it
         self._study.add_trials(self._known)
         self._seed += 1
+
+
+def _is_pruned(trial: FrozenTrial) -> bool:
+    """Returns whether a trial ended for what it is, not for being the same as another."""
+    return trial.state is TrialState.PRUNED and DUPLICATE_OF not in trial.user_attrs
 
 
 def make_adviser(name: SamplerName, parameters: Parameters, slice_: Slice, *, seed: int) -> Adviser | None:
