@@ -9,7 +9,10 @@ from dataclasses import dataclass
 
 from tuner.errors import InvalidValue
 from tuner.layouts.layout import Candidate, Layout, Option
+from tuner.rejections import RejectReason
 from tuner.stores import Trial
+
+_RUNS = frozenset({RejectReason.BOUND, RejectReason.SLOWER, RejectReason.DUPLICATE})
 
 FLAG_PREFIX = "xla_"
 """Names that begin so are compiler options."""
@@ -39,12 +42,15 @@ class Choice:
         )
 
     def best(self, trials: Sequence[Trial]) -> Trial | None:
-        """Returns the fastest trial that is what was chosen; else one that was rejected; None if there is none."""
+        """Returns the fastest trial that is what was chosen; else one that does not run; None if there is none.
+
+        One that was rejected because it cannot win runs, so it is neither.
+        """
         same = [trial for trial in trials if self.fits(trial.candidate)]
         placed = [trial for trial in same if trial.predicted_s is not None]
         if placed:
             return min(placed, key=lambda trial: (trial.predicted_s or 0.0, trial.number))
-        return next((trial for trial in same if trial.rejection is not None), None)
+        return next((t for t in same if t.rejection is not None and t.rejection.reason not in _RUNS), None)
 
 
 def parse_choice(text: str, like: Layout) -> Choice:

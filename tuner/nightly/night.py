@@ -211,7 +211,8 @@ class Night:
             raise KeyboardInterrupt
 
     def _settings(self, entry: Entry) -> Settings:
-        return Settings(constraints=entry.constraints, margin=self._matrix.margin)
+        # Another seed each night, so that devices are asked for another random candidate.
+        return Settings(constraints=entry.constraints, margin=self._matrix.margin, seed=self._now().toordinal())
 
     def _begin(self, task: Task, *, recheck: bool, number: int, total: int) -> None:
         why = task.standing.reason

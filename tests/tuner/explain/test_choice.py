@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +10,7 @@ from tests.tuner.search.test_funnel import NO
 from tuner.errors import InvalidValue
 from tuner.explain.choice import parse_choice
 from tuner.layouts.layout import Candidate, Layout
-from tuner.rejections import Stage
+from tuner.rejections import RejectReason, Stage
 from tuner.stores import Trial, TrialState
 
 LIKE = Layout.of({"cfg": 1, "ring": 2, "ulysses": 4}, {"blocks": "1024,2048,1024", "weights": "replicated", "depth": 3})
@@ -69,4 +71,6 @@ def test_what_is_open_is_taken_at_its_fastest() -> None:
     assert best("cfg=2,ulysses=4,weights=a") == trials[0]
     assert best("cfg=2,ulysses=4,weights=c") == trials[2]  # it was rejected, and that is the answer
     assert best("cfg=2,ulysses=4,xla_a=1") is None
+    slow = replace(trials[2], rejection=replace(NO, reason=RejectReason.BOUND))
+    assert parse_choice("cfg=2,ulysses=4,weights=c", LIKE).best([slow]) is None  # it would run
     assert best("ring=8") is None
