@@ -198,7 +198,12 @@ def _page(
     chosen = scene.choice(query.get("collective", "")) if scene is not None else None
     key, axis = "" if chosen is None else chosen.key, query.get("axis", "")
     if scene is not None:
-        one = None if group == EVERY else read_number("group", group)
+        one = None
+        if group != EVERY:
+            # Of a collective with fewer groups than the one that was looked at before, the last.
+            last = len(scene.walks(chosen, placement)) - 1 if chosen is not None else 0
+            one = min(read_number("group", group), last)
+            group = str(one)
         pictures = [
             scene.picture(other, title=name, colour=axis, collective=key, group=one, plane=plane)
             for name, other in named
