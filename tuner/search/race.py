@@ -2,8 +2,9 @@
 
 A lucky outlier must not win, and a device drifts: so every round times all that are left, one after the other, and
 there the order is turned around from round to round; what is compared are the pairs of a round. An entrant is out as
-soon as the leader is shown, by a one-sided Wilcoxon signed-rank test on the logarithms of the pairs, to be slower than
-it by less than a margin, if at all: who is no more than that faster cannot win anything worth having.
+soon as it is shown to be slower than the leader, by a one-sided Wilcoxon signed-rank test on the logarithms of the
+pairs, and after some rounds as soon as the leader is shown to be slower than it by less than a margin, if at all: who
+is no more than that faster cannot win anything worth having.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-FIRST, MOST = 4, 12
+FIRST, MOST = 3, 12
+EQUAL = 8
+"""Rounds after which those leave too that are not shown to be worth more time: faster than the leader by the margin."""
+
 P_VALUE = 0.13
-"""Looked at after every round from the fourth on. Where five finalists are 1 % apart under 2 % of noise, the best or
-one within 1 % of it wins 97 times in 100 in 24 timings (`benchmarks/finalists.py`)."""
+"""Looked at after every round from the third on. Where five finalists are 1 % apart under 2 % of noise, the best or one
+within 1 % of it wins 97 times in 100 in 25 timings, about half of what medians of fixed repeats take for as many wins
+(`benchmarks/finalists.py`)."""
 
 MARGIN = 0.01
 
@@ -54,6 +59,7 @@ def race(
     time: Callable[[int], float | None],
     *,
     first: int = FIRST,
+    equal: int = EQUAL,
     most: int = MOST,
     p_value: float = P_VALUE,
     margin: float = MARGIN,
@@ -64,6 +70,7 @@ def race(
         entrants: how many there are.
         time: returns seconds of one entrant, or None if it cannot be timed any more; then it is out.
         first: rounds before anybody leaves.
+        equal: rounds after which those leave too that are not shown to be better by the margin.
         most: rounds at most.
         p_value: of the test.
         margin: relative difference that is worth nothing.
@@ -84,7 +91,8 @@ def race(
                 break
             continue
         leader, *others = left
-        beaten = [entrant for entrant in others if _beaten(entrant, leader, p_value, margin)]
+        worth = margin if number + 1 >= equal else 0.0
+        beaten = [entrant for entrant in others if _beaten(entrant, leader, p_value, worth)]
         gone += reversed(beaten)
         left = [entrant for entrant in left if entrant not in beaten]
         if len(left) == 1:
