@@ -30,8 +30,9 @@ def parse(url: str) -> URL:
     if backend in ("postgres", "postgresql"):
         return parsed.set(drivername="postgresql+psycopg")
     if backend == "sqlite":
-        if not parsed.database or parsed.database == ":memory:" or parsed.database.startswith("file:"):
-            raise StoreError(f"an SQLite URL must name a file, got {url!r}; {_LEGAL}")
+        elsewhere = parsed.host or parsed.username or parsed.password or parsed.port
+        if elsewhere or not parsed.database or parsed.database == ":memory:" or parsed.database.startswith("file:"):
+            raise StoreError(f"an SQLite URL must name a file and no host, got {url!r}; {_LEGAL}")
         return parsed.set(drivername="sqlite", database=str(Path(parsed.database).expanduser().absolute()), query={})
     raise StoreError(f"no store for {parsed.render_as_string()!r}; {_LEGAL}")
 

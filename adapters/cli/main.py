@@ -72,15 +72,17 @@ def settings_file() -> Path:
 def read_settings(path: Path) -> dict[str, Any]:
     """Reads a settings file: tables named after commands, keys after their options. Absent means empty.
 
-    Raises InvalidValue if it is not TOML.
+    Raises InvalidValue if it cannot be read or is not TOML.
     """
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidValue(f"settings file {path}: {error}") from error
     try:
         settings = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidValue(f"settings file {path}: {error}") from error
     general = {key: value for key, value in settings.items() if not isinstance(value, dict)}
     tables = {key: value for key, value in settings.items() if isinstance(value, dict)}

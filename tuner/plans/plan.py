@@ -227,6 +227,12 @@ class Plan:
             raise InvalidValue(f"plan document is incomplete or malformed: {error!r}") from error
 
 
+def _object(part: Any) -> Mapping[str, Any]:
+    if not isinstance(part, Mapping):
+        raise TypeError(f"a JSON object was expected, not {type(part).__name__}")
+    return part
+
+
 def _read(document: Mapping[str, Any]) -> Plan:
     where = document["slice"]
     slice_ = Slice(
@@ -258,11 +264,11 @@ def _read(document: Mapping[str, Any]) -> Plan:
         ),
         evidence=Evidence(document["evidence"]),
         step_s=float(document["step_s"]),
-        memory_bytes=document["memory_bytes"],
-        details=document["details"],
+        memory_bytes=None if document["memory_bytes"] is None else int(document["memory_bytes"]),
+        details=_object(document["details"]),
         baselines=tuple(Baseline(**entry) for entry in document["baselines"]),
         proved=bool(document["proved"]),
-        study=document["study"],
+        study=str(document["study"]),
         trial=int(document["trial"]),
         measurement=document.get("measurement", {}),
         created_at=datetime.fromisoformat(document["created_at"]),
