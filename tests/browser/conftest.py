@@ -23,7 +23,7 @@ HOSTILE = (
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     path = chromium.find()
     if path is None:
@@ -79,7 +79,7 @@ def open_page(browser: Any) -> Iterator[Any]:
     assert watch.faults == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def database(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The Wan study with 120 more layouts that did not fit, and one whose words are hostile."""
     url = wan_study(tmp_path_factory.mktemp("browser") / "wan.db")
@@ -110,7 +110,7 @@ def hostile(like: Trial, number: int) -> Trial:
     )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def service(database: str) -> Iterator[str]:
     with serving(database) as address:
         yield address

@@ -202,7 +202,7 @@ def _page(
         if group != EVERY:
             # Of a collective with fewer groups than the one that was looked at before, the last.
             last = len(scene.walks(chosen, placement)) - 1 if chosen is not None else 0
-            one = min(read_number("group", group), last)
+            one = min(read_number("group", group), max(0, last))
             group = str(one)
         pictures = [
             scene.picture(other, title=name, colour=axis, collective=key, group=one, plane=plane)

@@ -148,7 +148,7 @@ class Scene:
         shown = ""
         if choice is not None:
             walks = self.walks(choice, placement)
-            if group is not None and not 0 <= group < len(walks):
+            if group is not None and not 0 <= group < max(1, len(walks)):
                 raise UnknownName(f"no group {group} of {choice.name}; it has groups 0 to {len(walks) - 1}")
             routes = tuple(
                 Route(devices=r.devices, closed=r.closed, directed=r.directed, chosen=r.chosen and index == group)
