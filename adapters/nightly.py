@@ -96,7 +96,8 @@ class CompilerDesk:
             return search.recheck(candidate)
 
     def search(self, entry: Entry, settings: Settings, device_s: float | None, listener: Listener) -> Searched:
-        """Searches."""
+        """Searches, and measures if the entry says so and there is time for it."""
+        notes: list[str] = []
         with opened(
             spec=entry.spec,
             slice_name=entry.slice_name,
@@ -106,6 +107,12 @@ class CompilerDesk:
             jobs=self._jobs,
             timeout_s=self._timeout_s,
             measurement=Measurement(when=When(entry.measure) if device_s != 0 else When.NEVER, budget_s=device_s),
+            told=notes.append,
         ) as search:
             outcome = search.run()
-        return Searched(outcome=outcome, device_s=0.0 if outcome.measured is None else outcome.measured.device_s)
+        measured = outcome.measured
+        if measured is not None:
+            notes.append(f"{len(measured.timed)} candidates measured")
+            if measured.left_out:
+                notes.append(f"no time on devices was left for {measured.left_out} more")
+        return Searched(outcome=outcome, device_s=0.0 if measured is None else measured.device_s, note="; ".join(notes))

@@ -15,10 +15,11 @@ from tuner.stores import StudyKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searched:
-    """What a search left behind, and the seconds that it took on devices."""
+    """What a search left behind, the seconds for which it held devices, and what there is to say about that."""
 
     outcome: Outcome
     device_s: float = 0.0
+    note: str = ""
 
 
 class Desk(Protocol):

@@ -196,7 +196,7 @@ class Night:
         ended = replace(
             report,
             ending=_ending(report, outcome),
-            detail=_detail(outcome),
+            detail="; ".join(filter(None, (_detail(outcome), searched.note))),
             compiled=self._compiled - compiled,
             proved=outcome.proved,
             finished=not outcome.exhausted and not outcome.interrupted,
