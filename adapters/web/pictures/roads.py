@@ -10,8 +10,10 @@ import numpy as np
 from adapters.web.pictures.grid import Grid, Point
 from adapters.web.pictures.svg import label, number, said, tag
 from adapters.web.pictures.words import say_share, say_time
+from tuner.network.cost import Degraded
 from tuner.slices.links import chip_coords
 from tuner.slices.links import links as directed_links
+from tuner.slices.slice import Coords
 from tuner.timeline.prediction import LinkTraffic
 
 NAMED_LINKS = 128
@@ -182,3 +184,37 @@ def _load(link: LinkTraffic, step_s: float | None) -> str:
         f"{name} {say_share(seconds / link.busy_s)}" for name, seconds in link.by_axes if seconds >= 0.01 * link.busy_s
     )
     return f"busy {say_time(link.busy_s)}{share}: {users}"
+
+
+def draw_degraded(grid: Grid, degraded: Sequence[Degraded]) -> str:
+    """Marks links that are missing with a cross, and slow ones with the share of the rate that is left."""
+    out = []
+    for link in degraded:
+        first, second = link.ends
+        near = first[2:] == second[2:] and all(abs(a - b) <= 1 for a, b in zip(first, second, strict=True))
+        shown = [end for end in link.ends if grid.shows(end)]
+        if near and len(shown) == 2:
+            (ax, ay), (bx, by) = map(grid.middle, link.ends)
+            places = [((ax + bx) / 2, (ay + by) / 2)]
+        else:
+            places = [_stub_of(grid, end, second if end == first else first) for end in shown]
+        state = f"only {100 * link.rate:g} % of its rate" if link.rate else "missing"
+        words = said(f"link {','.join(map(str, first))} to {','.join(map(str, second))}: {state}")
+        for x, y in places:
+            shape = tag("circle", class_="flaw", cx=x, cy=y, r=8)
+            sign = "✕" if not link.rate else f"{100 * link.rate:.0f}"
+            text = label(x, y + 3, sign, class_="tiny bad strong", anchor="middle")
+            out.append(tag("g", words + shape + text, class_="mark"))
+    return "".join(out)
+
+
+def _stub_of(grid: Grid, end: Coords, other: Coords) -> Point:
+    """Returns where a link leaves the paper, or the plane."""
+    x, y = grid.middle(end)
+    axis = next(axis for axis, (a, b) in enumerate(zip(end, other, strict=True)) if a != b)
+    away = 1 if end[axis] > other[axis] else -1  # over the seam, away from the other end
+    reach = grid.cell / 2 + grid.margin / 2
+    if axis == 2:
+        up = -away if abs(end[2] - other[2]) == 1 else away
+        return x + up * reach, y - up * reach
+    return (x + away * reach, y) if axis == 0 else (x, y + away * reach)

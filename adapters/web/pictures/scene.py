@@ -170,6 +170,7 @@ class Scene:
             routes=routes,
             shown=shown,
             plane=plane,
+            degraded=self.ranker.network.degraded,
         )
 
     def _loads(self, placement: Placement) -> tuple[float | None, tuple[LinkTraffic, ...]]:

@@ -9,11 +9,12 @@ import numpy as np
 
 from adapters.web.pictures import routes, svg
 from adapters.web.pictures.grid import Grid
-from adapters.web.pictures.roads import LEVELS, arrow, draw_links, say_link
+from adapters.web.pictures.roads import LEVELS, arrow, draw_degraded, draw_links, say_link
 from adapters.web.pictures.routes import Route
 from adapters.web.pictures.svg import Drawing, label, number, said, tag
 from adapters.web.pictures.words import say_share, say_time
 from tuner.errors import InvalidValue
+from tuner.network.cost import Degraded
 from tuner.slices.links import links as directed_links
 from tuner.slices.slice import Slice
 from tuner.timeline.prediction import LinkTraffic
@@ -41,6 +42,7 @@ class SlicePicture:
         routes: of the collective that is looked at.
         shown: says which collective that is.
         plane: the only z to draw; None for all where they are few.
+        degraded: links that are slow or missing.
     """
 
     title: str
@@ -54,6 +56,7 @@ class SlicePicture:
     routes: tuple[Route, ...] = ()
     shown: str = ""
     plane: int | None = None
+    degraded: tuple[Degraded, ...] = ()
 
     def __post_init__(self) -> None:
         names = [name for name, _ in self.axes]
@@ -90,6 +93,7 @@ def draw(picture: SlicePicture) -> Drawing:
         chips,
         routes.lines(grid, picture.routes),
         figures,
+        draw_degraded(grid, picture.degraded),
         _badges(picture, grid),
     ]
     bottom = _TOP + grid.size[1]
@@ -120,6 +124,8 @@ def describe(picture: SlicePicture) -> str:
     else:
         words.append(f"{directed - len(picture.links)} of {directed} directed links are idle.")
         words.append(f"The busiest is {say_link(busiest, picture.step_s)}.")
+    if picture.degraded:
+        words.append(f"Slow or missing: {', '.join(map(str, picture.degraded))} of the rate.")
     if picture.shown:
         words.append(f"Drawn over the chips: {picture.shown}.")
     return " ".join(words)

@@ -199,3 +199,20 @@ def test_a_picture_must_be_whole():
 
 def test_shades_follow_the_load():
     assert [level(share) for share in (0.0, math.nan, 1e-9, 1 / 9, 0.12, 1.0, 2.0)] == [0, 0, 1, 1, 2, 9, 9]
+
+
+def test_slow_and_missing_links_are_marked():
+    slow = [Degraded(ends=((0, 0), (1, 0)), rate=0.5), Degraded(ends=((2, 1), (2, 2)), rate=0.0)]
+    one = scene("v6e-4x4", [("all-to-all", "ulysses")], slow, cfg=4, ulysses=4)
+    picture = one.picture(row_major(one.slice_), title="plan")
+    words = said(read(draw(picture)))
+    assert "link 0,0 to 1,0: only 50 % of its rate" in words
+    assert "link 2,1 to 2,2: missing" in words
+    assert "0,0:1,0=0.5" in describe(picture)
+
+
+@pytest.mark.parametrize("ends", [((0, 0, 0), (3, 0, 0)), ((0, 0, 0), (0, 0, 1)), ((0, 0, 0), (0, 0, 3))])
+def test_links_over_a_seam_or_to_another_plane_are_marked_at_both_ends(ends):
+    one = scene("v5p-4x4x4", [("all-reduce", "tensor")], [Degraded(ends=ends, rate=0.5)], data=4, tensor=16)
+    words = said(read(draw(one.picture(row_major(one.slice_), title="plan"))))
+    assert sum("50 % of its rate" in text for text in words) == 2
