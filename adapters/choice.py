@@ -9,10 +9,9 @@ from adapters.models.registry import resolve
 from adapters.search import required_toolchain
 from tuner.errors import InvalidValue, UnknownName
 from tuner.explain.choice import Choice
-from tuner.explain.comparison import Where
+from tuner.explain.comparison import ordered
 from tuner.layouts.layout import Candidate, Layout
 from tuner.network.reach import is_limited
-from tuner.placements.default import jax_default, row_major
 from tuner.plans.plan import Plan
 from tuner.plans.workload import WorkloadKey
 from tuner.ports import Compiled, Workload, WorkloadSpec
@@ -82,8 +81,7 @@ def _candidate(workload: Workload, plan: Plan, choice: Choice, where: str) -> Ca
     flags = dict(workload.space.initial_flags()) | dict(choice.flags)
     placement = None
     if is_limited(plan.slice):
-        default = jax_default(plan.slice, layout, jax=plan.toolchain.jax_release)
-        placement = row_major(plan.slice) if where == Where.ROW_MAJOR else default
+        placement = ordered(where, plan.slice, layout, jax=plan.toolchain.jax_release)
     return Candidate(layout=layout, compiler_options=tuple(flags.items()), placement=placement)
 
 

@@ -7,9 +7,10 @@ from typing import Any
 from adapters.cli import chosen, render
 from tuner.calibration.records import constants
 from tuner.explain.choice import Choice, parse_choice
-from tuner.explain.comparison import Comparison, Side, Where, place, refused
+from tuner.explain.comparison import Comparison, Side, Where, ordered, place, refused
 from tuner.layouts.layout import Candidate
 from tuner.network.cost import Degraded
+from tuner.network.reach import is_limited
 from tuner.plans.plan import Plan, StoredPlan
 from tuner.plans.programs import program_of_trial, study_trials
 from tuner.ports import Compiled
@@ -66,7 +67,11 @@ def _found(
     store: Store, plan: Plan, choice: Choice, where: str, workload: str, timeout_s: float
 ) -> tuple[str, Candidate, Compiled | Rejection]:
     """Returns the name, the candidate and the program of a choice: of the plan's study, else compiled."""
-    trial = choice.best(study_trials(store, plan))
+    trials = study_trials(store, plan)
+    if is_limited(plan.slice) and where in (Where.DEFAULT, Where.ROW_MAJOR):
+        # The program depends on the placement: only one that was compiled under this very one will do.
+        trials = [trial for trial in trials if _is_under(trial.candidate, where, plan)]
+    trial = choice.best(trials)
     if trial is not None:
         outcome = program_of_trial(store, trial, plan.slice, plan.toolchain) or trial.rejection
         if outcome is not None:
@@ -75,6 +80,11 @@ def _found(
 
     candidate, compiled = compile_choice(store, plan, choice, where=where, workload=workload, timeout_s=timeout_s)
     return "your choice", candidate, compiled
+
+
+def _is_under(candidate: Candidate, where: str, plan: Plan) -> bool:
+    wanted = ordered(where, plan.slice, candidate.layout, jax=plan.toolchain.jax_release)
+    return candidate.placement is None or candidate.placement.devices == wanted.devices
 
 
 def lines(comparison: Comparison) -> str:

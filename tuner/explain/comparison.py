@@ -13,7 +13,7 @@ import numpy as np
 from tuner.calibration.calibration import Calibration
 from tuner.errors import InvalidValue
 from tuner.explain.parts import Part, beside
-from tuner.layouts.layout import Candidate
+from tuner.layouts.layout import Candidate, Layout
 from tuner.network.cost import Degraded
 from tuner.network.reach import is_limited
 from tuner.placements.default import jax_default, row_major
@@ -128,10 +128,8 @@ def place(
     """
     ranker = Ranker(program, slice_, candidate.layout, calibration, links)
     match where:
-        case Where.DEFAULT:
-            placement = jax_default(slice_, candidate.layout, jax=jax)
-        case Where.ROW_MAJOR:
-            placement = row_major(slice_)
+        case Where.DEFAULT | Where.ROW_MAJOR:
+            placement = ordered(where, slice_, candidate.layout, jax=jax)
         case Where.BEST:
             placement = rank_with(ranker, jax=jax, like=candidate.placement).best[0].placement
         case Where.PLAN if plans is not None:
@@ -148,6 +146,11 @@ def place(
         memory_bytes=None if memory is None else memory.total_bytes,
         reason=reason,
     )
+
+
+def ordered(where: str, slice_: Slice, layout: Layout, *, jax: tuple[int, int] = (0, 12)) -> Placement:
+    """Returns row-major, or else JAX's default order for a layout's mesh: the placements that no program decides."""
+    return row_major(slice_) if where == Where.ROW_MAJOR else jax_default(slice_, layout, jax=jax)
 
 
 def refused(name: str, candidate: Candidate, rejection: Rejection) -> Side:
