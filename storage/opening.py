@@ -48,10 +48,10 @@ def open_store(url: str | None = None, *, create: bool = False, read_only: bool 
         raise StoreError(f"no such database: {shown(parsed)}")
 
     from storage import revision
-    from storage.engines import make_engine
+    from storage.sharing import close_engine, open_engine
     from storage.sql.store import SqlStore
 
-    engine = make_engine(parsed, read_only=read_only)
+    engine = open_engine(parsed, read_only=read_only)
     try:
         if create and (missing or revision.current(engine) is None):
             from storage import migrations
@@ -59,7 +59,7 @@ def open_store(url: str | None = None, *, create: bool = False, read_only: bool 
             migrations.init(url)
         revision.require_head(engine)
     except BaseException:
-        engine.dispose()
+        close_engine(engine)
         raise
     return SqlStore(engine)
 

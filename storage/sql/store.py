@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Engine
 
 from storage.revision import require_head
+from storage.sharing import close_engine
 from storage.sql.calibration import SqlCalibrationStore
 from storage.sql.database import Clock, Database, utc_now
 from storage.sql.experience import SqlExperienceStore
@@ -36,6 +37,7 @@ class SqlStore(
 
     def __init__(self, engine: Engine, *, clock: Clock = utc_now) -> None:
         super().__init__(Database(engine, clock=clock))
+        self._closed = False
 
     @property
     def database(self) -> Database:
@@ -47,5 +49,7 @@ class SqlStore(
         require_head(self._db.engine)
 
     def close(self) -> None:
-        """Releases the connections."""
-        self._db.engine.dispose()
+        """Releases the connections, unless other stores on the same server use them."""
+        if not self._closed:
+            self._closed = True
+            close_engine(self._db.engine)
