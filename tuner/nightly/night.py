@@ -6,6 +6,7 @@ loses what it was at and nothing else.
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import time
 from collections.abc import Callable, Sequence
@@ -160,7 +161,11 @@ class Night:
             self._interrupted(report, started)
             raise
         except Exception as error:
-            self._after_recheck(replace(report, recheck=refused(former, task.key, _text(error))), started, error)
+            self._after_recheck(
+                replace(report, recheck=refused(former, task.key, f"the re-check failed: {_text(error)}")),
+                started,
+                error,
+            )
             return
         ending = Ending.PROMOTED if outcome.promoted else report.ending
         self._after_recheck(replace(report, recheck=found, ending=ending, **_after(outcome.plan)), started)
@@ -175,14 +180,14 @@ class Night:
         report, started, compiled = self._book.entries[entry.name], self._clock(), self._compiled
         # What stands in the book while it runs is what stays there if the night is killed.
         self._book.write(replace(report, ending=Ending.INTERRUPTED, detail="it was cut off", ended_at=self._now()))
-        earlier_s = self._store.open_study(task.key).spent_s
-        settings = replace(
-            self._settings(entry),
-            budget_s=earlier_s + self._budgets.wall_for(entry.budget_s),
-            max_trials=entry.max_trials,
-            sampler=entry.sampler,
-        )
         try:
+            settings = replace(
+                self._settings(entry),
+                # A study's budget is of all its runs.
+                budget_s=self._store.open_study(task.key).spent_s + self._budgets.wall_for(entry.budget_s),
+                max_trials=entry.max_trials,
+                sampler=entry.sampler,
+            )
             searched = self._desk.search(entry, settings, self._budgets.device_for(entry.device_budget_s), self._tell)
         except KeyboardInterrupt:
             self._interrupted(report, started)
@@ -221,7 +226,9 @@ class Night:
     def _tell(self, event: Any) -> None:
         if isinstance(event, TrialEnded) and not event.cached:
             self._compiled += 1
-        self._listener(event)
+        # A terminal that went away ends no night; rich leaves with SystemExit then.
+        with contextlib.suppress(OSError, SystemExit):
+            self._listener(event)
         if self._displaced():
             raise KeyboardInterrupt
 

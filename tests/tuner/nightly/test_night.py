@@ -16,7 +16,7 @@ from tuner.nightly.report import Ending, NightReport
 from tuner.nightly.staleness import Due
 from tuner.plans.plan import PlanState
 from tuner.rejections import Rejection
-from tuner.stores import TrialState
+from tuner.stores import Study, StudyKey, TrialState
 
 
 def test_the_first_night_searches_everything_and_the_second_skips_it() -> None:
@@ -342,6 +342,29 @@ def test_nights_of_a_newer_version_are_passed_over() -> None:
         document={"schema_version": 99},
     )
     assert room.night(entry("a")).state is NightState.COMPLETE
+
+
+def test_a_terminal_that_went_away_ends_no_night() -> None:
+    def gone(event: object) -> None:
+        raise BrokenPipeError
+
+    room = Room()
+    night = room.prepared(Matrix(entries=(entry("a"),)), listener=gone).run()
+    assert night.entries[0].ending is Ending.PROMOTED
+    assert night.alarms == ()
+
+
+def test_a_database_that_is_away_for_a_moment_fails_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = Room()
+    ready = room.store.open_study
+
+    def away(key: StudyKey) -> Study:
+        monkeypatch.setattr(room.store, "open_study", ready)
+        raise StoreError("connection lost")
+
+    monkeypatch.setattr(room.store, "open_study", away)
+    night = room.night(entry("a"), entry("b"))
+    assert [e.ending for e in night.entries] == [Ending.FAILED, Ending.PROMOTED]
 
 
 def test_it_tells_what_it_does() -> None:
