@@ -56,6 +56,16 @@ def kindly_routed(observation: Observation, constants: Calibration) -> float:
     return float(sum(transfer.alone_s.min() for transfer in transfers))
 
 
+def floored(observation: Observation, constants: Calibration) -> float:
+    """A machine on which nothing takes less than 60 us."""
+    return max(as_modelled(observation, constants), 6e-5)
+
+
+def delayed(observation: Observation, constants: Calibration) -> float:
+    """A machine that takes 100 us more for everything."""
+    return as_modelled(observation, constants) + 1e-4
+
+
 def quiet(dice: np.random.Generator, count: int) -> np.ndarray:
     """3 %, lognormal."""
     return np.exp(0.03 * dice.standard_normal(count))

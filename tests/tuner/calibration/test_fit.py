@@ -11,7 +11,8 @@ import pytest
 from tests.tuner.calibration.machines import (
     NOW,
     TOOLCHAIN,
-    as_modelled,
+    delayed,
+    floored,
     jittery,
     kindly_routed,
     observed,
@@ -21,7 +22,7 @@ from tuner.calibration.calibration import calibration
 from tuner.calibration.dials import dials
 from tuner.calibration.fit import GAIN, WORSE, fit
 from tuner.calibration.fitted import Fit
-from tuner.calibration.observation import Observation, Origin
+from tuner.calibration.observation import Origin
 from tuner.calibration.outlook import Outlook
 from tuner.calibration.suite import SHARED, suite
 from tuner.errors import InvalidValue
@@ -63,15 +64,7 @@ def test_fitted_constants_are_another_revision_of_the_model(fitted: Fit) -> None
     assert fitted.calibration.relative_error < START.relative_error
 
 
-def floored(observation: Observation, constants: object) -> float:
-    return max(as_modelled(observation, constants), 6e-5)  # type: ignore[arg-type]
-
-
-def slow_to_start(observation: Observation, constants: object) -> float:
-    return as_modelled(observation, constants) + 1e-4  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("seconds", [kindly_routed, floored, slow_to_start])
+@pytest.mark.parametrize("seconds", [kindly_routed, floored, delayed])
 def test_a_machine_that_is_not_the_model_is_predicted_better_or_not_at_all(seconds) -> None:
     found = fit(
         observed(SMALL if seconds is not kindly_routed else SLICE, truth("v5e"), seconds=seconds), START, now=NOW
