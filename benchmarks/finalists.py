@@ -1,7 +1,7 @@
 """How often the best of five finalists wins, and after how many timings: raced in turns, and by fixed repeats.
 
-Finalists are 1 % apart; noise is lognormal, 2 %, and 2 % of the timings are outliers of 1.5 times. A win is the best, or
-one within 1 % of it.
+Finalists are 1 % apart; noise is lognormal, 2 %, and 2 % of the timings are outliers of 1.5 times. A win is the best,
+or one within 1 % of it.
 """
 
 from __future__ import annotations

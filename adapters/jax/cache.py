@@ -20,7 +20,7 @@ def cache_environment(directory: Path | None = None, *, environ: Mapping[str, st
     default = directory or Path(platformdirs.user_cache_dir("meshwright")) / "xla"
     return {
         "JAX_COMPILATION_CACHE_DIR": environ.get("JAX_COMPILATION_CACHE_DIR") or str(default),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.5",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
 
 
