@@ -8,15 +8,17 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute
 
 from adapters.web.pages import words
 from storage.documents import strict
@@ -124,7 +126,7 @@ def theme(request: Request) -> str:
 
 def link(request: Request, name: str, query: Mapping[str, Any] | None = None, **path: Any) -> str:
     """Returns the path of a route under the proxy's prefix, with a query of what is not empty."""
-    found = request.url_for(name, **path).path
+    found = _path(request, name, **path)
     asked = urlencode([(key, str(plain(value))) for key, value in (query or {}).items() if value not in (None, "")])
     return f"{found}?{asked}" if asked else found
 
@@ -136,7 +138,21 @@ def here(request: Request) -> str:
 
 
 def _static(request: Request, name: str) -> str:
-    return f"{request.url_for('static', path=name).path}?v={_version(name)}"
+    return f"{_path(request, 'static', path=name)}?v={_version(name)}"
+
+
+def _path(request: Request, name: str, **path: Any) -> str:
+    # A page has hundreds of links; the application's own `url_for` tries every route for each of them.
+    root = request.scope.get("app_root_path", request.scope.get("root_path", "")).rstrip("/")
+    return f"{root}{_route(request.app, name).url_path_for(name, **path)}"
+
+
+@lru_cache(256)
+def _route(app: Starlette, name: str) -> BaseRoute:
+    for route in app.routes:
+        if getattr(route, "name", None) == name:
+            return route
+    raise LookupError(f"the application has no route {name!r}")
 
 
 @cache
