@@ -185,6 +185,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--within", type=float, default=0.03)
     parser.add_argument("--samplers", nargs="+", default=["best-first", "tpe", "random"])
+    parser.add_argument("--most", type=int, default=150, help="compiles after which a run ends and counts as so many")
     parser.add_argument("--bare", action="store_true")
     parser.add_argument("--live", metavar="SLICE")
     parser.add_argument("--trials", type=int, default=20)
@@ -213,8 +214,10 @@ def main():
         started = time.perf_counter()
         # Best-first has no randomness: one run stands for all.
         for seed in range(1 if sampler is SamplerName.BEST_FIRST else options.seeds):
-            steps = compiles(table, table, workload, slice_, near_s, sampler=sampler, seed=seed, pruner=pruner)
-            counts[name].append(reached(steps, near_s) or len(table.compiled))
+            steps = compiles(
+                table, table, workload, slice_, near_s, sampler=sampler, seed=seed, pruner=pruner, most=options.most
+            )
+            counts[name].append(reached(steps, near_s) or options.most)
         if sampler is SamplerName.BEST_FIRST:
             counts[name] *= options.seeds
         low, middle, high = quartiles(counts[name])
