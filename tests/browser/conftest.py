@@ -66,7 +66,7 @@ def open_page(browser: Any) -> Iterator[Any]:
 
     def opened(address: str, **options: Any) -> Any:
         context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(30_000)
         contexts.append(context)
         watch.over(context)
         page = context.new_page()

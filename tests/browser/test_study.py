@@ -99,7 +99,7 @@ def test_a_running_study_updates_itself(open_page: Any, live: tuple[str, str]) -
         assert "running" in row.inner_text()
         ended = replace(running, state=TrialState.COMPLETE, stage=Stage.PLACE, predicted_s=1.25)
         store.save_trials(study.id, [replace(ended, finished_at=datetime.now(UTC))])
-        page.locator("#trials tr", has_text="1,250.0").wait_for(timeout=15_000)
+        page.locator("#trials tr", has_text="1,250.0").wait_for(timeout=30_000)
         assert "complete" in row.inner_text()
         page.get_by_text("1,250.0").first.wait_for()
 

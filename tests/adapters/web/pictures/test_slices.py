@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from adapters.web.pictures import svg
 from adapters.web.pictures.roads import level
@@ -216,3 +218,23 @@ def test_links_over_a_seam_or_to_another_plane_are_marked_at_both_ends(ends):
     one = scene("v5p-4x4x4", [("all-reduce", "tensor")], [Degraded(ends=ends, rate=0.5)], data=4, tensor=16)
     words = said(read(draw(one.picture(row_major(one.slice_), title="plan"))))
     assert sum("50 % of its rate" in text for text in words) == 2
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    name=st.sampled_from(["v5e-2x2", "v5e-2x4", "v6e-4x4", "v5p-2x2x2", "v4-2x2x4", "v7x-2x2x2"]),
+    kind=st.sampled_from(["all-gather", "all-to-all", "collective-permute"]),
+    seed=st.integers(0, 2**16),
+    group=st.one_of(st.none(), st.just(0)),
+)
+def test_any_placement_is_drawn_whole(name, kind, seed, group):
+    devices = parse_slice(name).num_devices
+    one = scene(name, [(kind, "tensor")], data=devices // 4, tensor=4)
+    placement = Placement(devices=tuple(np.random.default_rng(seed).permutation(devices).tolist()))
+    picture = one.picture(placement, title=name, group=group)
+    words = said(read(draw(picture)))
+    assert sum(text.startswith("chip ") for text in words) == devices
+    assert sum("→" in text for text in words) <= len(picture.links)
+    for route in picture.routes:
+        assert len(set(route.devices)) == len(route.devices)
+        assert all(a != b for a, b in route.hops)
