@@ -241,3 +241,16 @@ def test_explain_draws_the_links_and_names_whose_traffic_they_carry(database: st
     assert links[0]["name"] in picture
     (axes, _) = links[0]["by_axes"][0]
     assert f"{axes} (" in picture
+
+
+def test_explain_says_what_the_runner_up_loses_and_what_families_were_rejected_for(database: str) -> None:
+    done = run("explain", "1", db=database)
+    assert done.exit_code == 0, done.output
+    assert "compute only" in done.output
+    assert "The runner-up, trial" in done.output
+    assert "What became of each family of layouts" in done.output
+    document = json.loads(run("explain", "1", "-f", "json", db=database).output)
+    assert document["plan"] == 1
+    assert document["rivals"][0]["loss_s"] > 0
+    assert {family["name"] for family in document["families"]} == {"data", "data+tensor"}
+    assert document["limits"]["step_s"] == pytest.approx(document["step_s"])
