@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import re
+import threading
 import weakref
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import optuna
 from optuna.storages import RDBStorage
-from sqlalchemy import URL, event, inspect
+from sqlalchemy import URL, Connection, event, inspect
 
 from storage.batches import BatchRDBStorage
 from storage.engines import begin_immediate, connect_sqlite, make_engine, translated
@@ -48,9 +51,39 @@ def open_optuna(url: str) -> RDBStorage:
     _require_compatible(storage, parsed)
     if is_sqlite(parsed):
         # Optuna reads and then writes in one transaction; see `storage.engines` for why that must begin immediately.
+        # Where it only reads, which may be thousands of trials, it must not keep writers waiting.
         storage.engine.dispose()
-        event.listen(storage.engine, "begin", begin_immediate)
+        event.listen(storage.engine, "begin", _begin)
     return storage
+
+
+_reading = threading.local()
+
+
+def _begin(connection: Connection) -> None:
+    if not getattr(_reading, "now", False):
+        begin_immediate(connection)
+
+
+def _read_only(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def read(*args: Any, **kwargs: Any) -> Any:
+        before, _reading.now = getattr(_reading, "now", False), True
+        try:
+            return method(*args, **kwargs)
+        finally:
+            _reading.now = before
+
+    return read
+
+
+class SharedStorage(BatchRDBStorage):
+    """Optuna's storage whose methods that only read begin without a lock, where the database is SQLite."""
+
+
+for _name in dir(RDBStorage):
+    if _name.startswith("get_") or _name == "_get_trials":
+        setattr(SharedStorage, _name, _read_only(getattr(RDBStorage, _name)))
 
 
 def _storage(url: URL, *, skip_table_creation: bool) -> RDBStorage:
@@ -59,7 +92,7 @@ def _storage(url: URL, *, skip_table_creation: bool) -> RDBStorage:
         if is_sqlite(url)
         else {"pool_pre_ping": True, "connect_args": {"connect_timeout": 10}}
     )
-    return BatchRDBStorage(
+    return SharedStorage(
         # Optuna runs the text through `str.format`.
         url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}"),
         engine_kwargs=engine_kwargs,

@@ -9,6 +9,7 @@ import optuna
 import pytest
 from optuna.storages import InMemoryStorage, RDBStorage
 from optuna.trial import TrialState
+from sqlalchemy import event
 
 import storage
 from storage import migrations
@@ -72,6 +73,27 @@ def test_sqlite_is_used_as_our_own_stores_use_it(sqlite_url: str) -> None:
         with pytest.raises(sqlite3.OperationalError, match="locked"):
             other.execute("BEGIN IMMEDIATE")
         other.close()
+    opened.engine.dispose()
+
+
+def test_reading_waits_for_no_writer_and_keeps_none_waiting(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.engines.BUSY_S", 0.05)
+    opened = storage.optuna_storage(sqlite_url)
+    study = optuna.create_study(storage=opened, study_name="s")
+    study.tell(study.ask(), 1.5)
+    writer = sqlite3.connect(parse(sqlite_url).database or "", isolation_level=None, timeout=0)
+    writer.execute("BEGIN IMMEDIATE")
+    assert [t.value for t in optuna.load_study(storage=opened, study_name="s").trials] == [1.5]
+    with pytest.raises(optuna.exceptions.StorageInternalError):
+        study.ask()
+    writer.execute("COMMIT")
+    assert study.ask().number == 1
+    began = []
+    event.listen(opened.engine, "after_cursor_execute", lambda *arguments: began.append(arguments[2]))
+    assert len(study.trials) == 2
+    assert "BEGIN IMMEDIATE" not in began
+    writer.close()
+    opened.remove_session()
     opened.engine.dispose()
 
 
