@@ -255,16 +255,13 @@ def _stored(trial: Trial, slice_: Slice, placement: Placement, axis: str, plane:
 
 
 def _shown(scene: Scene | None, placement: Placement, picture: SlicePicture) -> Shown:
-    slice_, refusal = picture.slice_, ""
-    if picture.step_s is None and scene is not None:
-        rejection = scene.ranker.verdict(placement)
-        refusal = "it sends over a link that is missing" if rejection is None else rejection.detail
+    slice_ = picture.slice_
     return Shown(
         name=picture.title,
         description=placement.description or "as listed",
         positions=[(slice_.coords(device), slice_.core(device)) for device in placement.devices],
         step_s=picture.step_s,
-        refusal=refusal,
+        refusal="" if scene is None else scene.refusal(placement),
         links=picture.links[:MOST_LINKS],
         ring=[[slice_.coords(device) for device in route.devices] for route in picture.routes if route.chosen],
     )

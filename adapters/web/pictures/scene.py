@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -52,7 +53,7 @@ class Choice:
 
 
 class Scene:
-    """One program on one slice, ready to be drawn under any placement.
+    """One program on one slice, ready to be drawn under any placement, by several threads.
 
     Args:
         program: as compiled.
@@ -71,6 +72,7 @@ class Scene:
         constants: Calibration | None = None,
     ) -> None:
         self.slice_, self.layout = slice_, layout
+        self._lock = threading.RLock()  # a ranker remembers loads, and is for one thread at a time
         self._known: dict[tuple[int, ...], tuple[float | None, tuple[LinkTraffic, ...]]] = {}
         self.ranker = Ranker(program, slice_, layout, constants or calibration(slice_.generation_name), links)
 
@@ -81,7 +83,9 @@ class Scene:
         took: dict[str, float] = {}
         longest: dict[str, tuple[float, Collective]] = {}
         for collective, times in self._collectives():
-            key, each_s = self._key(collective), self.ranker.network.cost(collective, order).time_s
+            with self._lock:
+                each_s = self.ranker.network.cost(collective, order).time_s
+            key = self._key(collective)
             took[key] = took.get(key, 0.0) + times * each_s
             if key not in longest or each_s > longest[key][0]:
                 longest[key] = each_s, collective
@@ -175,8 +179,10 @@ class Scene:
 
     def _loads(self, placement: Placement) -> tuple[float | None, tuple[LinkTraffic, ...]]:
         """Returns the step's seconds and its links; None and nothing where it does not run. The last few are kept."""
-        known = self._known.get(placement.devices)
-        if known is None:
+        with self._lock:
+            known = self._known.get(placement.devices)
+            if known is not None:
+                return known
             step_s = float(self.ranker.step_s(np.asarray([placement.devices]))[0])
             if np.isfinite(step_s):
                 seconds = self.ranker.link_seconds(placement, self._name)
@@ -186,7 +192,15 @@ class Scene:
             while len(self._known) >= KEPT:
                 self._known.pop(next(iter(self._known)), None)
             self._known[placement.devices] = known
-        return known
+            return known
+
+    def refusal(self, placement: Placement) -> str:
+        """Returns why a placement does not run; nothing if it does."""
+        if self._loads(placement)[0] is not None:
+            return ""
+        with self._lock:
+            rejection = self.ranker.verdict(placement)
+        return "it sends over a link that is missing" if rejection is None else rejection.detail
 
     @property
     def default_colour(self) -> str:

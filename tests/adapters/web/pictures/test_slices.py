@@ -1,6 +1,7 @@
 """Pictures of placements."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -238,3 +239,18 @@ def test_any_placement_is_drawn_whole(name, kind, seed, group):
     for route in picture.routes:
         assert len(set(route.devices)) == len(route.devices)
         assert all(a != b for a, b in route.hops)
+
+
+def test_many_readers_see_the_same():
+    one = scene("v6e-4x4", [("all-to-all", "ulysses"), ("all-gather", "ulysses")], cfg=4, ulysses=4)
+    placements = [Placement(devices=tuple(np.random.default_rng(seed).permutation(16).tolist())) for seed in range(40)]
+    alone = {
+        p: scene("v6e-4x4", [("all-to-all", "ulysses"), ("all-gather", "ulysses")], cfg=4, ulysses=4).picture(
+            p, title=""
+        )
+        for p in placements
+    }
+    with ThreadPoolExecutor(8) as pool:
+        pictures = list(pool.map(lambda p: one.picture(p, title=""), placements * 3))
+    for placement, picture in zip(placements * 3, pictures, strict=True):
+        assert picture == alone[placement]
