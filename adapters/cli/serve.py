@@ -10,6 +10,8 @@ from adapters.cli import options
 from tuner.errors import InvalidValue
 
 _SHORTEST_TOKEN = 16
+_MOST = 1000
+"""Requests at once; one more is told to come back."""
 
 
 @click.command()
@@ -35,7 +37,15 @@ def command(host: str, port: int, root_path: str, token_file: Path | None, db: s
         raise InvalidValue(f"--root-path {root_path!r} must begin with a slash")
     token = None if token_file is None else read_token(token_file)
     app = create_app(db, token=token, root_path=root_path)
-    uvicorn.run(app, host=host, port=port, access_log=False, server_header=False, timeout_graceful_shutdown=5)
+    uvicorn.run(
+        app,
+        host=host,
+        port=port,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=5,
+        limit_concurrency=_MOST,
+    )
 
 
 def read_token(path: Path) -> str:

@@ -16,12 +16,14 @@ class Limits:
     Attributes:
         body_bytes: of what it sends.
         target_bytes: of its path and query.
+        header_bytes: of all its headers together.
         page: of the rows that one answer lists.
         time_s: that it may take, where an answer does not stream.
     """
 
     body_bytes: int = 1 << 20
     target_bytes: int = 8 << 10
+    header_bytes: int = 32 << 10
     page: int = 1000
     time_s: float = 10.0
 
@@ -34,7 +36,7 @@ class _TooLarge(Exception):
 
 
 class LimitBody:
-    """Refuses a request whose target or body is too long: 414 or 413."""
+    """Refuses a request whose target, headers or body are too long: 414, 431 or 413."""
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app = app
@@ -48,6 +50,9 @@ class LimitBody:
         if len(scope["path"]) + len(scope["query_string"]) > self._limits.target_bytes:
             detail = f"path and query are longer than {self._limits.target_bytes} bytes"
             await problem(414, detail)(scope, receive, send)
+            return
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > self._limits.header_bytes:
+            await problem(431, f"the headers are longer than {self._limits.header_bytes} bytes")(scope, receive, send)
             return
         refusal = problem(413, f"the body is larger than {self._limits.body_bytes} bytes")
         declared = dict(scope["headers"]).get(b"content-length", b"0")

@@ -160,7 +160,7 @@ def _lookup() -> dict[str, Any]:
         "responses": {
             "200": _json("A plan, or what people deploy without one.", "Answer"),
             "304": {"description": "The answer that the caller has still stands."},
-            **_problems("400", "404", "405", "414", "503"),
+            **_problems("400", "404", "405", "414", "431", "503"),
         },
     }
 
@@ -176,7 +176,7 @@ def _plan() -> dict[str, Any]:
         "responses": {
             "200": _json("The version with its plan.", "Version"),
             "304": {"description": "What the caller has still stands."},
-            **_problems("400", "404", "405", "414", "503"),
+            **_problems("400", "404", "405", "414", "431", "503"),
         },
     }
 
@@ -192,7 +192,7 @@ def _write(name: str, summary: str) -> dict[str, Any]:
         "requestBody": {"required": False, "content": {"application/json": {"schema": body}}},
         "responses": {
             "200": _json("The version that came of it.", "Version"),
-            **_problems("400", "401", "403", "404", "405", "413", "414", "503"),
+            **_problems("400", "401", "403", "404", "405", "413", "414", "431", "503"),
         },
     }
 
@@ -224,7 +224,7 @@ def _trials(page: int) -> dict[str, Any]:
                     }
                 },
             },
-            **_problems("400", "404", "405", "414", "503"),
+            **_problems("400", "404", "405", "414", "431", "503"),
         },
     }
 
@@ -232,13 +232,17 @@ def _trials(page: int) -> dict[str, Any]:
 def _probe(name: str, summary: str, *, away: bool) -> dict[str, Any]:
     body = {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
     good = {"description": summary, "content": {"application/json": {"schema": body}}}
-    problems = _problems("405", "414", *(("503",) if away else ()))
+    problems = _problems("405", "414", "431", *(("503",) if away else ()))
     return {"operationId": name, "summary": summary, "responses": {"200": good, **problems}}
 
 
 def _metrics() -> dict[str, Any]:
     text = {"description": "Prometheus's text format.", "content": {"text/plain": {"schema": {"type": "string"}}}}
-    return {"operationId": "metrics", "summary": "Metrics.", "responses": {"200": text, **_problems("405", "414")}}
+    return {
+        "operationId": "metrics",
+        "summary": "Metrics.",
+        "responses": {"200": text, **_problems("405", "414", "431")},
+    }
 
 
 def _path(name: str, schema: dict[str, Any], what: str = "") -> dict[str, Any]:

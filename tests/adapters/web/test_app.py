@@ -45,7 +45,7 @@ def test_without_a_token_the_database_itself_refuses_changes(url: str) -> None:
 
 @pytest.fixture
 def narrow(url: str) -> Iterator[TestClient]:
-    limits = Limits(body_bytes=100, target_bytes=200)
+    limits = Limits(body_bytes=100, target_bytes=200, header_bytes=500)
     with TestClient(create_app(url, limits=limits), raise_server_exceptions=False) as client:
         yield client
 
@@ -53,6 +53,8 @@ def narrow(url: str) -> Iterator[TestClient]:
 def test_long_bodies_and_targets_are_refused(narrow: TestClient) -> None:
     assert narrow.get("/healthz?" + "a" * 300).status_code == 414
     assert narrow.post("/healthz", content=b"a" * 101).status_code == 413
+    assert narrow.post("/v1/plans/1/retire", content=iter([b"a" * 60, b"a" * 60])).status_code == 413
+    assert narrow.get("/healthz", headers={"x": "a" * 600}).status_code == 431
     assert narrow.get("/healthz").status_code == 200
 
 
