@@ -47,7 +47,7 @@ def compile_choice(
             f"the choice is not in the plan's study, and compiling it now would compare two compilers ({changes}): "
             "tune with this toolchain first"
         )
-    spec = WorkloadSpec(model=workload or plan.workload.model, parameters=_parameters(plan.workload))
+    spec = WorkloadSpec(model=workload or plan.workload.model, parameters=parameters_of(plan.workload))
     try:
         built = resolve(spec)
     except UnknownName as error:
@@ -85,10 +85,13 @@ def _candidate(workload: Workload, plan: Plan, choice: Choice, where: str) -> Ca
     return Candidate(layout=layout, compiler_options=tuple(flags.items()), placement=placement)
 
 
-def _parameters(key: WorkloadKey) -> dict[str, Any]:
+def parameters_of(key: WorkloadKey) -> dict[str, Any]:
     """Returns what a preset is asked for to be the workload of a key."""
     parameters: dict[str, Any] = {"shape": key.shape} if key.shape else {}
     for part in filter(None, key.variant.split(",")):
         name, _, value = part.partition("=")
-        parameters |= {"guidance": False} if name == "no-guidance" else {name: int(value)}
+        if not value:
+            parameters |= {"guidance": False} if name == "no-guidance" else {"dtype": name}
+        else:
+            parameters |= {name: int(value)}
     return parameters

@@ -33,6 +33,8 @@ _COMMANDS = {
     "explain": ("adapters.cli.explain", "Say why a plan won and where its time goes."),
     "compare": ("adapters.cli.compare", "Set a plan beside your own choice, or beside other placements."),
     "picture": ("adapters.cli.picture", "Draw a plan's placement as an SVG file."),
+    "verify": ("adapters.cli.verify", "Run a plan here and compare it with the unsharded step."),
+    "follow": ("adapters.cli.follow", "Take this host's part in measurements of a slice that spans hosts."),
     "report": ("adapters.cli.report", "Report a step time of a plan that production observed."),
     "models": ("adapters.cli.models", "List the models that can be tuned."),
     "slices": ("adapters.cli.slices", "List the slices that can be tuned for."),
