@@ -15,6 +15,7 @@ from sqlalchemy import func, or_, select
 
 from storage.schema import TrialRow
 from storage.sql.database import Database
+from tuner.plans.plan import Evidence
 from tuner.rejections import Stage
 
 MARKS = 600
@@ -38,13 +39,15 @@ class Mark:
         compiles: trials that had gone to the compiler by then, this one included.
         finished_at: when it ended.
         predicted_s: its predicted step seconds.
-        improves: True if nothing before it was predicted to be as fast.
+        measured_s: its measured step seconds.
+        improves: True if nothing before it was as fast, under the evidence that was asked for.
     """
 
     number: int
     compiles: int
     finished_at: datetime
-    predicted_s: float
+    predicted_s: float | None
+    measured_s: float | None
     improves: bool
 
 
@@ -67,40 +70,58 @@ class Coordinates:
     candidate: Mapping[str, Any]
 
 
-def history(database: Database, study_id: int, predictions: int) -> Sequence[Mark]:
-    """Returns every improvement of a study and a sample of its other predictions, in order of their end.
+def history(database: Database, study_id: int, known: int, evidence: Evidence = Evidence.PREDICTED) -> Sequence[Mark]:
+    """Returns every improvement of a study and a sample of its other trials with a step time, in order of their end.
 
     Args:
         database: to read.
         study_id: the study.
-        predictions: how many there are, about.
+        known: how many trials have a step time of that evidence, about.
+        evidence: measured or predicted: which step time counts.
     """
+    step_s = TrialRow.measured_s if evidence is Evidence.MEASURED else TrialRow.predicted_s
     order = (TrialRow.finished_at, TrialRow.number)
     compiled = (
         select(
             TrialRow.number,
             TrialRow.finished_at,
             TrialRow.predicted_s,
+            TrialRow.measured_s,
+            step_s.label("step_s"),
             func.row_number().over(order_by=order).label("compiles"),
-            func.min(TrialRow.predicted_s).over(order_by=order, rows=(None, -1)).label("before"),
+            func.min(step_s).over(order_by=order, rows=(None, -1)).label("before"),
         )
         .where(TrialRow.study_id == study_id, TrialRow.stage.in_(_COMPILED), TrialRow.finished_at.is_not(None))
         .subquery()
     )
-    improves = or_(compiled.c.before.is_(None), compiled.c.predicted_s < compiled.c.before)
+    improves = or_(compiled.c.before.is_(None), compiled.c.step_s < compiled.c.before)
     wanted = (
-        select(compiled.c.number, compiled.c.compiles, compiled.c.finished_at, compiled.c.predicted_s, improves)
+        select(
+            compiled.c.number,
+            compiled.c.compiles,
+            compiled.c.finished_at,
+            compiled.c.predicted_s,
+            compiled.c.measured_s,
+            improves,
+        )
         .where(
-            compiled.c.predicted_s.is_not(None),
-            or_(improves, compiled.c.compiles % (predictions // MARKS + 1) == 0),
+            compiled.c.step_s.is_not(None),
+            or_(improves, compiled.c.compiles % (known // MARKS + 1) == 0),
         )
         .order_by(compiled.c.compiles)
         .limit(4 * MARKS)
     )
     with database.read() as session:
         return [
-            Mark(number=number, compiles=compiles, finished_at=at, predicted_s=predicted, improves=bool(better))
-            for number, compiles, at, predicted, better in session.execute(wanted)
+            Mark(
+                number=number,
+                compiles=compiles,
+                finished_at=at,
+                predicted_s=predicted,
+                measured_s=measured,
+                improves=bool(better),
+            )
+            for number, compiles, at, predicted, measured, better in session.execute(wanted)
         ]
 
 

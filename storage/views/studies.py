@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import and_, func, select
+from sqlalchemy.orm import aliased
 
 from storage.schema import RefusalRow, StudyRow, TrialRow
 from storage.sql.database import Database
@@ -180,6 +181,28 @@ def head_of(database: Database, study_id: int) -> Study | None:
     with database.read() as session:
         row = session.get(StudyRow, study_id)
         return None if row is None else study_of(row, {})
+
+
+def siblings(database: Database, study_id: int) -> Sequence[tuple[int, Evidence]]:
+    """Returns (id, evidence) of the studies that differ from one in nothing but their evidence."""
+    same = (
+        "workload_digest",
+        "slice_name",
+        "wrap",
+        "toolchain_digest",
+        "constraints_digest",
+        "space_revision",
+    )
+    one, other = aliased(StudyRow), aliased(StudyRow)
+    wanted = (
+        select(other.id, other.evidence)
+        .join(one, and_(*(getattr(one, name) == getattr(other, name) for name in same)))
+        .where(one.id == study_id, other.id != study_id)
+        .order_by(other.id)
+        .limit(len(Evidence))
+    )
+    with database.read() as session:
+        return [(row[0], row[1]) for row in session.execute(wanted)]
 
 
 def count_study(database: Database, study_id: int) -> StudyCounts:

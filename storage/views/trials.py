@@ -35,6 +35,12 @@ SORTS: dict[str, Any] = {
 
 BEST_FIRST = Sort(name="predicted")
 
+
+def best_first(evidence: Evidence) -> Sort:
+    """Returns the sort that shows the best of a study of that evidence first."""
+    return Sort(name="measured") if evidence is Evidence.MEASURED else BEST_FIRST
+
+
 _SHOWN = ("compute_s", "attention_s", "exposed_s", "memory_bytes", "compile_s", "default_step_s")
 _BATCH = 1000
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -105,17 +105,24 @@ def draw_funnel(rows: Sequence[FunnelRow]) -> Markup:
 
 def draw_history(marks: Sequence[Mark], begun: datetime, baselines: Sequence[tuple[str, float]]) -> Markup:
     """Draws the best so far, against compiles and against time."""
-    marks = [mark for mark in marks if drawable(mark.predicted_s)]
+    marks = [mark for mark in marks if drawable(mark.predicted_s) or drawable(mark.measured_s)]
     baselines = [(name, seconds) for name, seconds in baselines if drawable(seconds)]
     if not marks:
         return Markup()
-    by_compiles = [history.Point(x=m.compiles, predicted_s=m.predicted_s, name=f"trial {m.number}") for m in marks]
-    by_time = [
-        history.Point(
-            x=max(0.0, (m.finished_at - begun).total_seconds()), predicted_s=m.predicted_s, name=f"trial {m.number}"
-        )
-        for m in marks
-    ]
+
+    def points(place: Callable[[Mark], float]) -> list[history.Point]:
+        return [
+            history.Point(
+                x=place(mark),
+                predicted_s=mark.predicted_s if drawable(mark.predicted_s) else None,
+                measured_s=mark.measured_s if drawable(mark.measured_s) else None,
+                name=f"trial {mark.number}",
+            )
+            for mark in marks
+        ]
+
+    by_compiles = points(lambda mark: mark.compiles)
+    by_time = points(lambda mark: max(0.0, (mark.finished_at - begun).total_seconds()))
     compiles = history.draw(history.History(points=by_compiles, against="compiles", baselines=baselines))
     time = history.draw(history.History(points=by_time, against="time", baselines=baselines))
     return shown(compiles, "picture-compiles") + shown(time, "picture-time")

@@ -20,8 +20,8 @@ from storage.views import trials as trial_views
 from storage.views.agreement import Agreement, agreement
 from storage.views.history import Coordinates, Mark, Pair, coordinates, history, pairs
 from storage.views.paging import Cursor, Page, Side, Sort
-from storage.views.studies import StudyCounts, count_study
-from storage.views.trials import BEST_FIRST, SORTS, TrialFilter, TrialLine
+from storage.views.studies import StudyCounts, count_study, siblings
+from storage.views.trials import SORTS, TrialFilter, TrialLine, best_first
 from storage.views.view import database_of
 from storage.views.workers import Worker, workers
 from tuner.calibration.records import constants
@@ -54,6 +54,7 @@ class Charts:
     coordinates: Sequence[Coordinates]
     best: TrialLine | None
     baselines: Sequence[TrialLine]
+    siblings: Sequence[tuple[int, Evidence]]
     pictures: Mapping[str, Markup] = field(repr=False)
 
 
@@ -113,7 +114,8 @@ class StudyPages:
     def page(self, request: Request) -> Response:
         """Shows a study."""
         progress = self._progress(request)
-        wanted, sort, cursor = _asked(request)
+        default = best_first(progress.counts.study.key.evidence)
+        wanted, sort, cursor = _asked(request, default)
         page = StudyPage(progress=progress, table=_table(request, wanted, sort, cursor))
         return site.answer(
             request,
@@ -123,7 +125,7 @@ class StudyPages:
             funnel=drawings.funnel_rows(progress.counts),
             table=page.table,
             trials_revision=_revision(progress.counts),
-            query=_query(wanted, sort),
+            query=_query(wanted, sort, default),
             polls=cursor is None,
             **CHOICES,
         )
@@ -142,9 +144,10 @@ class StudyPages:
         revision, seen = _revision(counts), request.query_params.get("seen")
         if seen == revision:
             return Response(status_code=204)
-        wanted, sort, cursor = _asked(request)
+        default = best_first(counts.study.key.evidence)
+        wanted, sort, cursor = _asked(request, default)
         table = _table(request, wanted, sort, cursor)
-        query = _query(wanted, sort)
+        query = _query(wanted, sort, default)
         response = site.fragment(
             request,
             "_trials.html",
@@ -166,7 +169,7 @@ class StudyPages:
     def download(self, request: Request) -> Response:
         """Sends every trial that the filter lets through as CSV."""
         counts = _counts(request)
-        wanted, sort, _ = _asked(request)
+        wanted, sort, _ = _asked(request, best_first(counts.study.key.evidence))
         lines = trial_views.all_trials(database_of(request.app.state.store), counts.study.id, wanted=wanted, sort=sort)
         return csv_answer(f"study-{counts.study.id}-trials", CSV_COLUMNS, map(_csv_row, lines))
 
@@ -246,12 +249,13 @@ def _revision(counts: StudyCounts) -> str:
 def _read_charts(store: Store, counts: StudyCounts) -> Charts:
     database, study_id, key = database_of(store), counts.study.id, counts.study.key
     relative_error = constants(store, key.slice.generation_name, key.toolchain).relative_error
-    predictions = sum(count.predicted for count in counts.counts)
+    measured = key.evidence is Evidence.MEASURED
+    known = sum(count.measured if measured else count.predicted for count in counts.counts)
     compared = pairs(database, study_id)
     agreed = agreement([(pair.predicted_s, pair.measured_s) for pair in compared])
     sample = compared[:: len(compared) // MOST_PAIRS + 1]
-    marks, found = history(database, study_id, predictions), coordinates(database, study_id)
-    best = trial_views.list_trials(database, study_id, limit=1, counted=False).rows
+    marks, found = history(database, study_id, known, key.evidence), coordinates(database, study_id)
+    best = trial_views.list_trials(database, study_id, sort=best_first(key.evidence), limit=1, counted=False).rows
     baselines = trial_views.baselines(database, study_id)
     steps = [(line.baseline, line.numbers["default_step_s"]) for line in baselines if "default_step_s" in line.numbers]
     pictures = {
@@ -271,7 +275,8 @@ def _read_charts(store: Store, counts: StudyCounts) -> Charts:
         pairs=sample,
         agreement=agreed,
         coordinates=found,
-        best=best[0] if best and best[0].predicted_s is not None else None,
+        best=best[0] if best and (best[0].predicted_s, best[0].measured_s) != (None, None) else None,
+        siblings=siblings(database, study_id),
         baselines=baselines,
         pictures=pictures,
     )
@@ -283,7 +288,7 @@ def _table(request: Request, wanted: TrialFilter, sort: Sort, cursor: Cursor | N
     return TrialsTable(trials=found, wanted=wanted, sort=sort)
 
 
-def _asked(request: Request) -> tuple[TrialFilter, Sort, Cursor | None]:
+def _asked(request: Request, default: Sort) -> tuple[TrialFilter, Sort, Cursor | None]:
     query = request.query_params
     wanted = TrialFilter(
         state=state.read_word(query, "state", TrialState),
@@ -292,15 +297,15 @@ def _asked(request: Request) -> tuple[TrialFilter, Sort, Cursor | None]:
         evidence=state.read_word(query, "evidence", Evidence),
         text=state.read_text(query),
     )
-    return wanted, state.read_sort(query, SORTS, BEST_FIRST), state.read_cursor(query)
+    return wanted, state.read_sort(query, SORTS, default), state.read_cursor(query)
 
 
-def _query(wanted: TrialFilter, sort: Sort) -> dict[str, str]:
+def _query(wanted: TrialFilter, sort: Sort, default: Sort) -> dict[str, str]:
     return {
         "state": wanted.state or "",
         "stage": wanted.stage or "",
         "reason": wanted.reason or "",
         "evidence": wanted.evidence or "",
         "text": wanted.text,
-        "sort": state.write_sort(sort, BEST_FIRST),
+        "sort": state.write_sort(sort, default),
     }

@@ -16,12 +16,13 @@ from storage.views import history as views
 from storage.views.agreement import agreement
 from storage.views.history import coordinates, history, pairs
 from storage.views.paging import Cursor, Sort
-from storage.views.studies import count_study, find_study, head_of, list_studies, running_studies
+from storage.views.studies import count_study, find_study, head_of, list_studies, running_studies, siblings
 from storage.views.view import database_of
 from storage.views.workers import workers
 from tests.storage.samples import NOON, TOO_BIG, study_key, trial
 from tests.storage.views.test_trials import INDIVISIBLE
 from tuner.errors import InvalidValue
+from tuner.plans.plan import Evidence
 from tuner.rejections import Stage
 from tuner.stores import ContentKey, Store, Trial, TrialState
 
@@ -101,7 +102,7 @@ def test_the_history_holds_every_improvement(store: Store, database: Database, m
         if value is not None and not math.isnan(value) and (value < best or not expected):
             best, expected[one.number] = value, position
     marks = history(database, 1, 20)
-    found = {mark.number: mark.compiles for mark in marks if mark.improves and not math.isnan(mark.predicted_s)}
+    found = {mark.number: mark.compiles for mark in marks if mark.improves and not math.isnan(mark.predicted_s or 0.0)}
     assert found == expected
     places = {one.number: position for position, one in enumerate(compiled, start=1)}
     assert all(places[mark.number] == mark.compiles for mark in marks)
@@ -118,6 +119,24 @@ def test_pairs_and_coordinates_are_the_best_predicted(store: Store, database: Da
     assert len(finite) > 5
     assert [one.predicted_s for one in found] == finite[:5]
     assert all(one.candidate == trials[one.number].candidate.to_json() for one in found)
+
+
+def test_a_history_of_measurements_goes_by_them(store: Store, database: Database) -> None:
+    measured = sorted(
+        (t.finished_at, t.number) for t in store.trials(1) if t.measured_s is not None and t.finished_at is not None
+    )
+    marks = history(database, 1, 10, Evidence.MEASURED)
+    assert [(mark.finished_at, mark.number) for mark in marks] == measured
+    assert [mark.improves for mark in marks] == [True] + [False] * (len(measured) - 1)
+    assert all(mark.measured_s == 0.4 for mark in marks)
+
+
+def test_siblings_differ_in_their_evidence_alone(store: Store, database: Database) -> None:
+    assert siblings(database, 1) == []
+    other = store.open_study(study_key(evidence=Evidence.MEASURED))
+    assert siblings(database, 1) == [(other.id, Evidence.MEASURED)]
+    assert siblings(database, other.id) == [(1, Evidence.PREDICTED)]
+    assert siblings(database, 2) == []
 
 
 def test_workers_are_running_trials_with_their_leases(store: Store, database: Database) -> None:

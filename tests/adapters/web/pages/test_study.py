@@ -117,6 +117,25 @@ def test_infinities_and_missing_values_are_signs(fetch: Fetch, client: TestClien
     assert (twin[0]["predicted_s"], twin[0]["measured_s"], twin[1]["bound_s"]) == ("Infinity", "NaN", "-Infinity")
 
 
+def test_a_measured_study_goes_by_measurements(client: TestClient, fetch: Fetch, writer: Store) -> None:
+    study = writer.open_study(study_key(evidence=Evidence.MEASURED))
+    writer.save_trials(
+        study.id,
+        [
+            trial(number, stage=Stage.MEASURE, predicted_s=0.1 + number, measured_s=1.0 - number / 10)
+            for number in range(5)
+        ],
+    )
+    page = f"/studies/{study.id}"
+    said = words(fetch(page))
+    assert "best: trial 4 4,100.0 ms predicted 600.0 ms measured" in said
+    assert "Rank agreement \N{MINUS SIGN}1.00 (Spearman)" in said
+    assert re.search("predicted in ?study 1", said)
+    assert numbers(client.get(page).text) == [4, 3, 2, 1, 0]
+    assert numbers(client.get(f"{page}?sort=predicted").text) == [0, 1, 2, 3, 4]
+    assert re.search(f"measured in ?study {study.id}", words(fetch("/studies/1")))
+
+
 def test_a_trial_without_numbers_says_why(fetch: Fetch, writer: Store) -> None:
     page = add(writer, "rejected", ODD["rejected"])
     assert "indivisible heads 12 % 8: legal are 1, 2, 3, 4, 6, 12" in words(fetch(page))
