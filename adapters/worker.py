@@ -4,26 +4,32 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 
 import optuna
 
 import storage
 from adapters.jax.pool import CompilePool
 from adapters.jax.screen.pool import ShardyScreener
+from adapters.measuring import Measurement, When, measuring, missing_devices
 from adapters.models.registry import resolve
 from adapters.search import required_toolchain
 from tuner.calibration.records import constants
 from tuner.errors import InvalidValue
+from tuner.plans.plan import Evidence
 from tuner.plans.toolchain import Toolchain
 from tuner.ports import Compiler, Screener, Workload, WorkloadSpec
 from tuner.search.crew import TTL_S
 from tuner.search.events import Listener, silent
 from tuner.search.funnel import Search
+from tuner.search.measure import Measure
 from tuner.search.revision import study_key
 from tuner.search.worker import Worker
 from tuner.slices.names import parse_slice
 from tuner.stores import Store
 from tuner.work import Task
+
+_REQUIRED = Measurement(when=When.REQUIRE)
 
 
 def work(
@@ -72,6 +78,63 @@ def work(
         return Worker(store, serve, fits=compiles_with(toolchain), told=told, once=once, idle_s=idle_s).run()
 
 
+def measure(
+    *,
+    db: str | None = None,
+    how: Measurement = _REQUIRED,
+    listener: Listener = silent,
+    told: Callable[[str], None],
+    once: bool = False,
+    idle_s: float | None = None,
+) -> int:
+    """Measures for studies whose search has ended, on the devices of this host; returns how many it measured for.
+
+    A study wants it as long as its active plan is a prediction. Nothing is searched here: compiling is for hosts that
+    cost less. Takes and raises what `work` does; `how` says how to measure.
+    """
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    toolchain = required_toolchain()
+    with storage.open_store(db) as store:
+
+        def serve(task: Task) -> None:
+            slice_ = parse_slice(task.slice_name)
+            open_optuna = partial(storage.optuna_storage, db)
+            with (
+                ShardyScreener(workers=1) as screener,
+                CompilePool(
+                    workers=1, cpu_devices=1 if slice_.generation.has_links else slice_.num_devices
+                ) as compiler,
+                measuring(
+                    how, slice_, store, open_optuna, listener=listener, told=told, before=compiler.rest
+                ) as on_devices,
+            ):
+                searching(
+                    store,
+                    open_optuna(),
+                    toolchain=toolchain,
+                    resolve=resolve,
+                    screener=screener,
+                    compiler=compiler,
+                    listener=listener,
+                    measure=on_devices,
+                )(task)
+
+        def tasks() -> list[Task]:
+            return [task for task in store.tasks(open_only=False) if not task.open and wants_measuring(store, task)]
+
+        def fits(task: Task) -> str:
+            missing = "" if how.runner else missing_devices(parse_slice(task.slice_name))
+            return compiles_with(toolchain)(task) or missing
+
+        return Worker(store, serve, tasks=tasks, fits=fits, told=told, once=once, idle_s=idle_s).run()
+
+
+def wants_measuring(store: Store, task: Task) -> bool:
+    """Returns whether what a study's search has found is in service on a prediction alone."""
+    active = store.active(store.study_key(task.study_id))
+    return active is not None and active.plan.evidence is Evidence.PREDICTED
+
+
 def searching(
     store: Store,
     optuna_storage: optuna.storages.BaseStorage,
@@ -81,10 +144,14 @@ def searching(
     screener: Screener,
     compiler: Compiler,
     listener: Listener = silent,
+    measure: Measure | None = None,
     jobs: int = 1,
     lease_ttl_s: float = TTL_S,
 ) -> Callable[[Task], None]:
-    """Returns what runs the search of an open study together with whoever else is at it."""
+    """Returns what runs the search of a study together with whoever else is at it.
+
+    Of a study that is closed it only measures, if it has something to `measure` with.
+    """
 
     def serve(task: Task) -> None:
         workload, slice_ = resolve(task.spec), parse_slice(task.slice_name)
@@ -103,6 +170,7 @@ def searching(
             optuna_storage=optuna_storage,
             settings=task.settings,
             listener=listener,
+            measure=measure,
             jobs=jobs,
             joined=True,
             lease_ttl_s=lease_ttl_s,

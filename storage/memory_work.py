@@ -64,6 +64,11 @@ class MemoryWorkStore(WorkStore):
             if study is not None and study.task is not None:
                 study.task = replace(study.task, open=False)
 
+    def study_key(self, study_id: int) -> StudyKey:
+        """Returns what a study optimises."""
+        with self._lock:
+            return self._study(study_id).key
+
     def changed_trials(self, study_id: int, after: int = 0) -> tuple[Sequence[Trial], int]:
         """Returns the trials written since `after`, and what to ask after next time."""
         with self._lock:

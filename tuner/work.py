@@ -13,7 +13,7 @@ from tuner.ports import WorkloadSpec
 from tuner.search.settings import Settings
 
 if TYPE_CHECKING:
-    from tuner.stores import ContentKey, Trial, TrialState
+    from tuner.stores import ContentKey, StudyKey, Trial, TrialState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +106,10 @@ class WorkStore(abc.ABC):
     @abc.abstractmethod
     def close_task(self, study_id: int) -> None:
         """Tells workers to join the study no more; it does nothing if the study has no task."""
+
+    @abc.abstractmethod
+    def study_key(self, study_id: int) -> StudyKey:
+        """Returns what a study optimises. Raises KeyError if there is no such study."""
 
     @abc.abstractmethod
     def changed_trials(self, study_id: int, after: int = 0) -> tuple[Sequence[Trial], int]:

@@ -21,7 +21,7 @@ _PLANNING = ("screen", "compile", "place")
     default=",".join(_PLANNING),
     show_default=True,
     metavar="LIST",
-    help="What to do.",
+    help="What to do: screen,compile,place on any host, measure where the devices are.",
 )
 @click.option("--once", is_flag=True, help="End as soon as no study is open.")
 @click.option("--idle", type=options.Seconds(), help="End when no study was open for so long. [default: never]")
@@ -34,13 +34,13 @@ def command(
 ) -> None:
     """Join open studies through the database and work on them with whoever else does.
 
-    A study is open from `meshwright tune` or `nightly` until one of its searches has ended by itself. When it is told
-    to stop (SIGTERM, Ctrl-C), a worker returns what it holds at once; when it is killed, others take over a minute
-    later.
+    A study is open from `meshwright tune` or `nightly` until one of its searches has ended by itself. With
+    `--stages measure` it measures for studies whose search has ended. When it is told to stop (SIGTERM, Ctrl-C), a
+    worker returns what it holds at once; when it is killed, others take over a minute later.
     """
     chosen = {stage.strip() for stage in stages.split(",")}
-    if chosen != set(_PLANNING):
-        raise InvalidValue(f"--stages {stages}; legal: {','.join(_PLANNING)}")
+    if chosen not in (set(_PLANNING), {"measure"}):
+        raise InvalidValue(f"--stages {stages}; legal: {','.join(_PLANNING)} or measure")
     signal.signal(signal.SIGTERM, stop)
     sys.path.insert(0, os.getcwd())  # as for `tune`: a user's own package.module:attribute
     with Reporter(quiet=quiet) as reporter:
@@ -49,10 +49,13 @@ def command(
             if not quiet:
                 click.echo(f"worker     {line}", err=True)
 
-        from adapters.worker import work
+        from adapters.worker import measure, work
 
         try:
-            work(db=db, listener=reporter, told=told, jobs=jobs, timeout_s=timeout, once=once, idle_s=idle)
+            if chosen == {"measure"}:
+                measure(db=db, listener=reporter, told=told, once=once, idle_s=idle)
+            else:
+                work(db=db, listener=reporter, told=told, jobs=jobs, timeout_s=timeout, once=once, idle_s=idle)
         except KeyboardInterrupt:
             told("told to stop; what it held is free")
 

@@ -10,8 +10,8 @@ from storage.documents import clean, strict
 from storage.schema import TrialRow
 from storage.schema_work import AbortRow, TaskRow
 from storage.sql.database import Part
-from storage.sql.studies import count_change, find_study, slice_of, trial_columns, trial_of
-from tuner.stores import ContentKey, Trial
+from storage.sql.studies import count_change, find_study, slice_of, study_of, trial_columns, trial_of
+from tuner.stores import ContentKey, StudyKey, Trial
 from tuner.work import Task, WorkStore, settled
 
 
@@ -44,6 +44,11 @@ class SqlWorkStore(Part, WorkStore):
         """Tells workers to join the study no more."""
         with self._db.write() as session:
             session.execute(update(TaskRow).where(TaskRow.study_id == study_id, TaskRow.open).values(open=False))
+
+    def study_key(self, study_id: int) -> StudyKey:
+        """Returns what a study optimises."""
+        with self._db.read() as session:
+            return study_of(find_study(session, study_id), {}).key
 
     def changed_trials(self, study_id: int, after: int = 0) -> tuple[Sequence[Trial], int]:
         """Returns the trials written since `after`, and what to ask after next time."""

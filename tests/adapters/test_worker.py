@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import storage
-from adapters.worker import compiles_with, searching
+from adapters.worker import compiles_with, searching, wants_measuring
 from benchmarks import stub_study
 from storage import migrations
 from tuner.errors import InvalidValue
@@ -47,3 +47,35 @@ def test_a_study_of_another_toolchain_is_named_with_the_difference(url: str) -> 
     assert compiles_with(stub_study.TOOLCHAIN)(task) == ""
     newer = Toolchain(jax="0.12.0.1", jaxlib="0.12.0.1", libtpu="0.0.51")
     assert compiles_with(newer)(task) == "it is of another toolchain: libtpu 0.0.50.1 is now 0.0.51"
+
+
+def test_of_a_closed_study_nothing_is_searched_and_what_it_found_is_measured(url: str) -> None:
+    compiler, measured = Counted(), []
+    with storage.open_store(url) as store:
+        study = stub_study.publish(store, candidates=4)
+        (task,) = store.tasks()
+        parts = {
+            "toolchain": stub_study.TOOLCHAIN,
+            "resolve": stub_study.resolve,
+            "screener": stub_study.StubScreener(),
+            "compiler": compiler,
+        }
+        assert not wants_measuring(store, task)
+        searching(store, storage.optuna_storage(url), **parts)(task)
+        assert store.tasks() == []
+        assert wants_measuring(store, task)
+        compiled = compiler.count
+        searching(store, storage.optuna_storage(url), **parts, measure=measured.append)(task)
+        assert compiler.count == compiled == 4
+        (predicted,) = measured
+        assert len(predicted.trials) == 4
+        assert predicted.key == store.study_key(study)
+        assert store.open_study(predicted.key).proved
+
+
+class Counted(stub_study.StubCompiler):
+    count = 0
+
+    def compile(self, *arguments, **options):
+        self.count += 1
+        return super().compile(*arguments, **options)

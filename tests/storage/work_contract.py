@@ -9,7 +9,7 @@ import pytest
 
 from tests.storage.samples import NEW, TOO_BIG, content_key, study_key, trial
 from tuner.layouts.space import Choice, Dimension, Space
-from tuner.plans.plan import Constraints
+from tuner.plans.plan import Constraints, Evidence
 from tuner.ports import WorkloadSpec
 from tuner.rejections import Stage
 from tuner.search.settings import SamplerName, Settings
@@ -61,6 +61,10 @@ class WorkStoreContract:
         assert store.tasks(open_only=False) == [task(first.id, open=False), task(second.id)]
         store.publish(task(first.id))
         assert {found.study_id for found in store.tasks()} == {first.id, second.id}
+
+    def test_a_study_is_known_by_its_key(self, store: Store) -> None:
+        keys = [study_key(), study_key(evidence=Evidence.MEASURED)]
+        assert [store.study_key(store.open_study(key).id) for key in keys] == keys
 
     def test_changes_come_once_in_the_order_of_their_writes(self, store: Store) -> None:
         study = store.open_study(study_key())
@@ -115,6 +119,7 @@ class WorkStoreContract:
     def test_a_study_that_is_not_there_is_a_key_error(self, store: Store) -> None:
         for call in (
             lambda: store.publish(task(99)),
+            lambda: store.study_key(99),
             lambda: store.changed_trials(99),
             lambda: store.end_trial(99, trial()),
         ):

@@ -12,7 +12,7 @@ import math
 import platform
 import random
 import time
-from bisect import insort
+from bisect import bisect_right, insort
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -118,6 +118,10 @@ class Ledger:
     def completed(self) -> list[Trial]:
         """Trials with a prediction, one for each candidate, in order of number."""
         return list(self._completed)
+
+    def since(self, number: int) -> list[Trial]:
+        """Returns those of `completed` with a higher number."""
+        return self._completed[bisect_right(self._completed, number, key=lambda trial: trial.number) :]
 
     @property
     def compiled(self) -> int:

@@ -75,7 +75,7 @@ def unpromising(head: Prospect, ledger: Ledger, settings: Settings, transfer: Tr
 def unimproved(ledger: Ledger) -> int:
     """Returns how many candidates in a row, baselines aside, were not better than the best."""
     best = ledger.best
-    return 0 if best is None else sum(t.number > best.number and not t.baseline for t in ledger.completed)
+    return 0 if best is None else sum(not trial.baseline for trial in ledger.since(best.number))
 
 
 def _bias(completed: list[Trial]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tuner.errors import StoreError, TunerError
 from tuner.stores import Store
@@ -26,6 +26,7 @@ class Worker:
     Args:
         store: with the studies.
         serve: does what is to be done for a study and returns when there is no more.
+        tasks: returns the studies to serve; None for the open ones.
         fits: returns why this worker cannot serve a study, or an empty text.
         once: ends as soon as no study is open.
         idle_s: ends when no study has been open for so many seconds; None to wait for ever.
@@ -39,6 +40,7 @@ class Worker:
         store: Store,
         serve: Callable[[Task], None],
         *,
+        tasks: Callable[[], Sequence[Task]] | None = None,
         fits: Callable[[Task], str] = lambda task: "",
         once: bool = False,
         idle_s: float | None = None,
@@ -48,6 +50,7 @@ class Worker:
     ) -> None:
         self._store = store
         self._serve = serve
+        self._tasks = tasks or store.tasks
         self._fits = fits
         self._once = once
         self._idle_s = idle_s
@@ -88,7 +91,7 @@ class Worker:
                 self._pause(LOOK_S)
 
     def _next(self) -> Task | None:
-        tasks = [task for task in self._store.tasks() if self._left.get(task.study_id) != task]
+        tasks = [task for task in self._tasks() if self._left.get(task.study_id) != task]
         if not tasks:
             return None
         workers = Counter(lease.resource.split("/")[1] for lease in self._store.leases("worker/"))
