@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 from adapters.web.api.openapi import description
 from adapters.web.app import create_app
+from adapters.web.limits import Limits
 from tests.adapters.web.conftest import TOKEN, filled
 
 EXAMPLES = 20
@@ -20,9 +21,10 @@ OPERATIONS = [(path, method) for path, methods in description("", page=1)["paths
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return schemathesis.openapi.from_asgi(
-        "/openapi.json", create_app(filled(tmp_path_factory.mktemp("api")), token=TOKEN)
-    )
+    # Schemathesis counts a refusal for length (413, 414, 431) as no refusal, so length is left to its own tests.
+    limits = Limits(target_bytes=1 << 24, header_bytes=1 << 24, body_bytes=1 << 24)
+    app = create_app(filled(tmp_path_factory.mktemp("api")), token=TOKEN, limits=limits)
+    return schemathesis.openapi.from_asgi("/openapi.json", app)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,7 @@ def test_the_description_is_true(api: Any, path: str, method: str, mode: Generat
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
         database=None,
+        derandomize=True,
     )
     def check(case: Any) -> None:
         case.call_and_validate(headers={"Authorization": f"Bearer {TOKEN}"} if case.method == "POST" else {})
