@@ -1,7 +1,7 @@
 """Many workers at one database: every trial there once, no error seen, with and without workers that are killed.
 
     python -m benchmarks.workers crowd URL [--workers 16] [--trials 40]
-    python -m benchmarks.workers kill URL [--workers 16] [--seconds 60] [--every 2]
+    python -m benchmarks.workers kill URL [--workers 16] [--seconds 60] [--every 2] [--studies 4] [--candidates 100]
 
 The workers are processes of the real worker path over `benchmarks.stub_study`. The database must be new.
 """
@@ -136,8 +136,8 @@ def kill(
     workers: int = 16,
     seconds: float = 60.0,
     every_s: float = 2.0,
-    studies: int = 6,
-    candidates: int = 160,
+    studies: int = 4,
+    candidates: int = 100,
     compile_s: float = 0.5,
     lease_ttl_s: float = 5.0,
     seed: int = 0,
@@ -205,6 +205,8 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--every", type=float, default=2.0)
+    parser.add_argument("--studies", type=int, default=4)
+    parser.add_argument("--candidates", type=int, default=100)
     parser.add_argument("--compile", type=float, default=0.02)
     parser.add_argument("--ttl", type=float, default=60.0)
     arguments = parser.parse_args()
@@ -214,7 +216,16 @@ def main() -> None:
         case "crowd":
             print(crowd(arguments.url, workers=arguments.workers, trials=arguments.trials))
         case "kill":
-            print(kill(arguments.url, workers=arguments.workers, seconds=arguments.seconds, every_s=arguments.every))
+            print(
+                kill(
+                    arguments.url,
+                    workers=arguments.workers,
+                    seconds=arguments.seconds,
+                    every_s=arguments.every,
+                    studies=arguments.studies,
+                    candidates=arguments.candidates,
+                )
+            )
 
 
 if __name__ == "__main__":
