@@ -60,7 +60,10 @@ def asked_for(store):
         largest = select(TrialRow.study_id, func.count()).group_by(TrialRow.study_id).order_by(func.count().desc())
         study, trials = session.execute(largest.limit(1)).one()
         best = session.scalar(
-            select(TrialRow.number).where(TrialRow.study_id == study).order_by(TrialRow.predicted_s).limit(1)
+            select(TrialRow.number)
+            .where(TrialRow.study_id == study, TrialRow.predicted_s.is_not(None))
+            .order_by(TrialRow.predicted_s)
+            .limit(1)
         )
         studies = session.scalar(select(func.count()).select_from(StudyRow))
         plan = list_plans(database_of(store), limit=1).rows[0].id

@@ -30,6 +30,9 @@ from tuner.plans.plan import Evidence
 from tuner.rejections import RejectReason, Stage
 from tuner.stores import Store, TrialState
 
+FRESH_S = 1.0
+"""Seconds that the pictures of a study are shown without a look at what was written since."""
+
 LIVE_S, IDLE_S = 3, 30
 """Seconds between two looks at a study that runs, and at one that does not."""
 
@@ -46,8 +49,9 @@ CHOICES: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charts:
-    """What the pictures of a study are drawn from; kept for each revision of it."""
+    """What the pictures of a study are drawn from, at one `revision` of it."""
 
+    revision: str
     history: Sequence[Mark]
     pairs: Sequence[Pair]
     agreement: Agreement | None
@@ -84,7 +88,8 @@ class Progress:
     @property
     def every_s(self) -> int:
         """Seconds until the next look."""
-        return LIVE_S if self.running or self.importance.state == "computing" else IDLE_S
+        behind = self.charts.revision != _revision(self.counts) or self.importance.state == "computing"
+        return LIVE_S if self.running or behind else IDLE_S
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,12 +187,18 @@ class StudyPages:
         database = database_of(store)
         counts = _counts(request)
         study_id, revision = counts.study.id, _revision(counts)
-        charts = self._charts.get((study_id, revision), partial(_read_charts, store, counts))
+        charts = self._charts.get(study_id, partial(_read_charts, store, counts), revision=revision, fresh_s=FRESH_S)
         url = database.engine.url.render_as_string(hide_password=False)
         predicted = sum(count.predicted for count in counts.counts)
         importance = self.importances.get(url, study_id, revision, predicted)
         working = workers(store, database, counts.study)
-        parts = [revision, importance.state, importance.revision, [[w.owner, w.number, w.alive] for w in working]]
+        parts = [
+            revision,
+            charts.revision,
+            importance.state,
+            importance.revision,
+            [[w.owner, w.number, w.alive] for w in working],
+        ]
         return Progress(
             counts=counts, revision=digest(parts)[:16], charts=charts, importance=importance, workers=working
         )
@@ -271,6 +282,7 @@ def _read_charts(store: Store, counts: StudyCounts) -> Charts:
         "coordinates": drawings.draw_coordinates(found),
     }
     return Charts(
+        revision=_revision(counts),
         history=marks,
         pairs=sample,
         agreement=agreed,

@@ -53,6 +53,12 @@ def url(migrated: str, tmp_path: Path) -> str:
     return url
 
 
+@pytest.fixture(autouse=True)
+def unwearied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures follow every write at once."""
+    monkeypatch.setattr("adapters.web.pages.study.FRESH_S", 0.0)
+
+
 @pytest.fixture(scope="session")
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Path of an empty database to copy."""
