@@ -23,11 +23,11 @@ from tuner.nightly.nights import NightState
 from tuner.nightly.order import Task, rechecks, searches
 from tuner.nightly.recheck import compare, refused
 from tuner.nightly.report import Ending, EntryReport, NightReport, Recheck
+from tuner.nightly.results import comparable_s, how_it_ended, in_service, is_finished, untouched, what_ended_it
 from tuner.nightly.staleness import Due, standing
 from tuner.plans.plan import StoredPlan
 from tuner.plans.toolchain import Toolchain
 from tuner.search.events import TrialEnded
-from tuner.search.outcome import Outcome
 from tuner.search.settings import Settings
 from tuner.stores import Store
 
@@ -127,7 +127,7 @@ class Night:
                 measurable=self._desk.measures(entry) and self._budgets.device_for(entry.device_budget_s) != 0,
             )
             tasks.append(Task(entry=entry, key=key, standing=found))
-            self._book.entries[entry.name] = _at_first(tasks[-1])
+            self._book.entries[entry.name] = untouched(tasks[-1])
         due = sum(task.standing.due is not Due.FRESH for task in tasks)
         self._tell(Surveyed(entries=len(self._matrix.entries), due=due, to_recheck=len(rechecks(tasks))))
         return tasks
@@ -168,7 +168,7 @@ class Night:
             )
             return
         ending = Ending.PROMOTED if outcome.promoted else report.ending
-        self._after_recheck(replace(report, recheck=found, ending=ending, **_after(outcome.plan)), started)
+        self._after_recheck(replace(report, recheck=found, ending=ending, **in_service(outcome.plan)), started)
 
     def _after_recheck(self, report: EntryReport, started: float, error: Exception | None = None) -> None:
         detail = "it was re-checked; the night ended before its search"
@@ -200,16 +200,16 @@ class Night:
         self._budgets.device_spent_s += searched.device_s
         ended = replace(
             report,
-            ending=_ending(report, outcome),
-            detail="; ".join(filter(None, (_detail(outcome), searched.note))),
+            ending=how_it_ended(report, outcome),
+            detail="; ".join(filter(None, (what_ended_it(outcome), searched.note))),
             compiled=self._compiled - compiled,
             proved=outcome.proved,
-            finished=not outcome.exhausted and not outcome.interrupted,
+            finished=is_finished(outcome, entry),
             wall_s=report.wall_s + self._clock() - started,
             device_s=searched.device_s,
             ended_at=self._now(),
-            before_s=_comparable(task.standing.active, outcome.plan),
-            **_after(outcome.plan),
+            before_s=comparable_s(task.standing.active, outcome.plan),
+            **in_service(outcome.plan),
         )
         self._tell(Ended(report=self._book.write(ended), recheck=False))
         if outcome.interrupted:
@@ -239,54 +239,6 @@ class Night:
                 report, ending=Ending.INTERRUPTED, detail="it was told to stop", wall_s=spent_s, ended_at=self._now()
             )
         )
-
-
-def _at_first(task: Task) -> EntryReport:
-    """Returns what is to be said of an entry if the night does nothing about it."""
-    found = task.standing
-    fresh = found.due is Due.FRESH
-    return EntryReport(
-        name=task.entry.name,
-        study=task.key.digest,
-        priority=task.entry.priority,
-        due=found.due,
-        why=found.reason,
-        ending=Ending.FRESH if fresh else Ending.NO_TIME,
-        detail="" if fresh else "the night ended before its turn",
-        finished=fresh,
-        **_after(found.active),
-        plan_before=None if found.active is None else found.active.id,
-        before_s=None if found.active is None else found.active.plan.step_s,
-    )
-
-
-def _after(stored: StoredPlan | None) -> dict[str, Any]:
-    """Returns the fields of a report about the plan in service."""
-    if stored is None:
-        return {}
-    return {"plan_after": stored.id, "after_s": stored.plan.step_s, "evidence": stored.plan.evidence.value}
-
-
-def _comparable(active: StoredPlan | None, now: StoredPlan | None) -> float | None:
-    """Returns the step of the plan that was in service, if that of the one that is now is of the same evidence."""
-    if active is None or now is None or active.plan.evidence is not now.plan.evidence:
-        return None
-    return active.plan.step_s
-
-
-def _ending(report: EntryReport, outcome: Outcome) -> Ending:
-    if outcome.interrupted:
-        return Ending.INTERRUPTED
-    if outcome.plan is None:
-        return Ending.IMPOSSIBLE
-    return Ending.PROMOTED if outcome.plan.id != report.plan_before else Ending.KEPT
-
-
-def _detail(outcome: Outcome) -> str:
-    nearest = next((trial for trial in outcome.rejected if trial.rejection is not None), None)
-    if outcome.plan is None and nearest is not None and nearest.rejection is not None:
-        return f"the nearest is {nearest.candidate.layout}: {nearest.rejection.detail}"
-    return outcome.stopped
 
 
 def _failed(report: EntryReport, error: Exception) -> EntryReport:

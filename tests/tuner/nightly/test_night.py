@@ -202,6 +202,15 @@ def test_an_entrys_budget_is_of_the_night_and_its_study_goes_on_the_next() -> No
     assert compiled == len(room.compiler.asked) == len(set(room.compiler.asked))
 
 
+def test_a_search_that_may_compile_no_more_is_finished() -> None:
+    room = Room()
+    few = entry("a", slice_name="v5e-2x4", max_trials=3)
+    (only,) = room.night(few).entries
+    assert only.compiled == 3
+    assert only.finished
+    assert room.night(few).entries[0].ending is Ending.FRESH
+
+
 def test_time_on_devices_is_a_budget_of_its_own() -> None:
     room = Room(device_s=40.0)
     night = room.night(
