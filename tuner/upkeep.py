@@ -1,9 +1,10 @@
-"""Keeping the database small: which compiled programs may go."""
+"""Keeping the database small: which compiled programs and which leases may go."""
 
 from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
 
 MOST_PROGRAM_BYTES = 4 << 30
 """What compiled programs may take, compressed, unless something else is asked for."""
+
+OLD = timedelta(days=1)
+"""A lease that ran out so long ago tells nothing any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +35,7 @@ class Pruned:
 
 
 class UpkeepStore(abc.ABC):
-    """Compiled programs by when they were last of use."""
+    """Compiled programs by when they were last of use, and what vanished workers left."""
 
     @abc.abstractmethod
     def use_program(self, key: ContentKey) -> None:
@@ -43,3 +47,7 @@ class UpkeepStore(abc.ABC):
 
         Programs of candidates in active plans stay: what an active plan points to can always be explained.
         """
+
+    @abc.abstractmethod
+    def drop_old_leases(self) -> int:
+        """Drops leases that ran out more than a day ago, of workers that vanished; returns how many."""

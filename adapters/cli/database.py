@@ -75,6 +75,7 @@ def prune(keep: int, vacuum: bool, db: str | None) -> None:
     """
     with storage.open_store(db) as store:
         pruned = store.prune_programs(most_bytes=keep)
+        store.drop_old_leases()
     if vacuum:
         import storage.migrations as migrations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import Double, delete, literal_column, select, update
+from sqlalchemy import Double, Engine, delete, literal_column, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from storage.documents import clean
@@ -79,7 +79,12 @@ class SqlLeaseStore(Part, LeaseStore):
 
     @property
     def _clock(self) -> ColumnElement[float]:
-        return literal_column(_NOW_S[self._db.engine.dialect.name], Double)
+        return database_clock(self._db.engine)
+
+
+def database_clock(engine: Engine) -> ColumnElement[float]:
+    """Returns the time in seconds since 1970 as the database has it when it runs the statement."""
+    return literal_column(_NOW_S[engine.dialect.name], Double)
 
 
 def _lease(row: LeaseRow) -> Lease:

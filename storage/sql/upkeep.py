@@ -8,11 +8,13 @@ from sqlalchemy import and_, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from storage.schema import PlanRow, ProgramKeyRow, ProgramRow
+from storage.schema_work import LeaseRow
 from storage.sql.database import Part
+from storage.sql.leases import database_clock
 from tuner.layouts.layout import Candidate
 from tuner.plans.plan import PlanState
 from tuner.stores import ContentKey
-from tuner.upkeep import Pruned, UpkeepStore
+from tuner.upkeep import OLD, Pruned, UpkeepStore
 
 _DAY = timedelta(days=1)
 _AT_ONCE = 500
@@ -65,6 +67,15 @@ class SqlUpkeepStore(Part, UpkeepStore):
                     execution_options={"synchronize_session": False},
                 )
             return _left(session, dropped=len(gone), dropped_bytes=gone_bytes)
+
+    def drop_old_leases(self) -> int:
+        """Drops leases that ran out more than a day ago."""
+        old = delete(LeaseRow).where(LeaseRow.expires_s < database_clock(self._db.engine) - OLD.total_seconds())
+        with self._db.write() as session:
+            dropped = session.scalars(
+                old.returning(LeaseRow.resource), execution_options={"synchronize_session": False}
+            )
+            return len(dropped.all())
 
 
 def _left(session: Session, *, dropped: int = 0, dropped_bytes: int = 0) -> Pruned:

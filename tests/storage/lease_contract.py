@@ -64,6 +64,19 @@ class LeaseStoreContract:
         assert store.leases("a_") == kept[2:3]
         assert store.leases("c") == []
 
+    def test_leases_that_ran_out_a_day_ago_are_dropped(self, store: Store) -> None:
+        _claimed(store, "old", ttl_s=-90_000)
+        recent, live = _claimed(store, "recent", ttl_s=-60), _claimed(store, "live")
+        assert store.drop_old_leases() == 1
+        assert store.drop_old_leases() == 0
+        again = store.claim("recent", owner=YOU, ttl_s=60)
+        assert again is not None
+        assert again.claims == recent.claims + 1
+        assert [lease.resource for lease in store.leases()] == [live.resource, "recent"]
+        fresh = store.claim("old", owner=YOU, ttl_s=60)
+        assert fresh is not None
+        assert fresh.claims == 1
+
     def test_a_lease_of_nothing_is_refused(self, store: Store) -> None:
         for resource, owner in (("", ME), ("r", "")):
             with pytest.raises(InvalidValue, match="a resource and an owner"):

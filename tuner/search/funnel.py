@@ -34,6 +34,7 @@ from tuner.search.stopping import Budget
 from tuner.search.transfer import Transfer
 from tuner.slices.slice import Slice
 from tuner.stores import Store, Trial
+from tuner.upkeep import MOST_PROGRAM_BYTES
 from tuner.work import Task
 
 
@@ -249,6 +250,8 @@ class Search:
         proved = self._agenda.proved if ended else self._store.open_study(self._key).proved and self._compile.dismissed
         if ended:
             self._store.close_task(self._study.id)
+            self._store.prune_programs(most_bytes=MOST_PROGRAM_BYTES)
+            self._store.drop_old_leases()
         self._store.close_run(self._study.id, proved=proved, spent_s=self._crew.kept_s)
 
     def _look_at_all(self) -> None:
