@@ -185,15 +185,18 @@ class MemoryStore(
             located = self.locate(query)
             return located.answer(None if located.plan_id is None else self.plan(located.plan_id))
 
-    def plans(self, *, model: str | None = None, active_only: bool = True) -> Sequence[StoredPlan]:
+    def plans(
+        self, *, model: str | None = None, active_only: bool = True, limit: int | None = None
+    ) -> Sequence[StoredPlan]:
         """Returns stored plans, newest first."""
         with self._lock:
-            return [
-                _fresh(stored)
+            found = [
+                stored
                 for stored in reversed(self._plans.values())
                 if (model is None or stored.plan.workload.model == model)
                 and (not active_only or stored.state is PlanState.ACTIVE)
             ]
+            return [_fresh(stored) for stored in found[:limit]]
 
     def plan(self, plan_id: int) -> StoredPlan:
         """Returns one version. Raises PlanNotFound."""

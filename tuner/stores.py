@@ -272,8 +272,10 @@ class PlanStore(abc.ABC):
         )
 
     @abc.abstractmethod
-    def plans(self, *, model: str | None = None, active_only: bool = True) -> Sequence[StoredPlan]:
-        """Returns stored plans, newest first."""
+    def plans(
+        self, *, model: str | None = None, active_only: bool = True, limit: int | None = None
+    ) -> Sequence[StoredPlan]:
+        """Returns stored plans, newest first, `limit` at most."""
 
     @abc.abstractmethod
     def plan(self, plan_id: int) -> StoredPlan:

@@ -23,12 +23,13 @@ def command() -> None:
 @command.command("list")
 @click.option("--model", help="Only plans of this model.")
 @click.option("--all", "everything", is_flag=True, help="Superseded and retired versions too.")
+@click.option("--limit", type=click.IntRange(min=1), default=200, show_default=True, help="Rows at most.")
 @options.database
 @options.output_format
-def list_(model: str | None, everything: bool, db: str | None, output: str) -> None:
+def list_(model: str | None, everything: bool, limit: int, db: str | None, output: str) -> None:
     """List plans, newest first."""
     with storage.open_store(db) as store:
-        stored = store.plans(model=model, active_only=not everything)
+        stored = store.plans(model=model, active_only=not everything, limit=limit)
     if output == "json":
         render.document([_summary(entry) for entry in stored])
         return

@@ -58,9 +58,11 @@ class SqlPlanStore(Part, PlanStore):
             located = _located(session, query)
             return located.answer(None if located.plan_id is None else _read(session, located.plan_id))
 
-    def plans(self, *, model: str | None = None, active_only: bool = True) -> Sequence[StoredPlan]:
+    def plans(
+        self, *, model: str | None = None, active_only: bool = True, limit: int | None = None
+    ) -> Sequence[StoredPlan]:
         """Returns stored plans, newest first."""
-        query = select(PlanRow).order_by(PlanRow.id.desc())
+        query = select(PlanRow).order_by(PlanRow.id.desc()).limit(limit)
         if model is not None:
             query = query.where(PlanRow.model == model)
         if active_only:

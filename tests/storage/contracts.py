@@ -336,6 +336,7 @@ class PlanStoreContract:
         store.promote(plan())
         other = store.promote(plan(workload=workload(model="other")))
         assert list(store.plans(model="other")) == [other]
+        assert list(store.plans(limit=1)) == [other]
 
     def test_a_plan_that_is_not_there(self, store: Store) -> None:
         assert store.active(plan()) is None

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -143,6 +144,28 @@ def test_trials_come_in_pages_by_key(client: TestClient) -> None:
     assert (seen, page["next"]) == ([0, 1, 2], None)
     rejected = client.get("/v1/trials", params={"study": 1, "state": "rejected"}).json()
     assert rejected == {"study": 1, "trials": [], "next": None}
+
+
+def test_a_page_costs_the_same_statements_however_much_there_is(client: TestClient, url: str) -> None:
+    def statements(after: int) -> int:
+        found: list[str] = []
+
+        def note(connection, cursor, statement, *rest):  # type: ignore[no-untyped-def]
+            found.append(statement)
+
+        event.listen(Engine, "before_cursor_execute", note)
+        try:
+            assert len(client.get("/v1/trials", params={"study": 1, "after": after, "limit": 2}).json()["trials"]) == 2
+        finally:
+            event.remove(Engine, "before_cursor_execute", note)
+        return len(found)
+
+    client.get("/readyz")
+    few = statements(0)
+    with storage.open_store(url) as store:
+        first = store.trials(1, limit=1)[0]
+        store.save_trials(1, [replace(first, number=number) for number in range(3, 500)])
+    assert statements(450) == few
 
 
 def test_without_a_token_nothing_is_written(client: TestClient) -> None:
