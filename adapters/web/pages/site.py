@@ -169,7 +169,20 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name in ("number", "ms", "us", "gib", "mb", "times", "percent", "count", "duration", "moment", "shortened"):
+    for name in (
+        "number",
+        "ms",
+        "us",
+        "gib",
+        "mb",
+        "times",
+        "percent",
+        "count",
+        "duration",
+        "moment",
+        "age",
+        "shortened",
+    ):
         environment.filters[name] = getattr(words, name)
     environment.filters["visible"] = words.visible
     environment.globals["quantity"] = words.quantity

@@ -78,6 +78,17 @@ def moment(at: datetime | None) -> str:
     return MISSING if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
+def age(at: datetime | None, now: datetime | None = None) -> str:
+    """Returns how long ago something was, in whole minutes, hours or days, so that it does not change all the time."""
+    if at is None:
+        return MISSING
+    seconds = max(0.0, ((now or datetime.now(UTC)) - at).total_seconds())
+    for limit, unit, name in ((5400, 60, "min"), (172_800, 3600, "h"), (math.inf, 86_400, "d")):
+        if seconds < limit:
+            return f"{seconds // unit:,.0f}\N{NO-BREAK SPACE}{name}"
+    return MISSING
+
+
 def quantity(name: str, value: float | None) -> tuple[str, str]:
     """Returns (text, unit) of a number whose name ends in its unit, as the stages' numbers do."""
     if name.endswith("_s"):
