@@ -21,7 +21,7 @@ EXIT_LOOK = 4
 
 # What an import that fails asks for, by the module that is missing.
 _EXTRAS = {"jax": "tpu", "jaxlib": "tpu", "libtpu": "tpu", "optuna": "tpu", "safetensors": "tpu", "psycopg": "postgres"}
-_EXTRAS |= dict.fromkeys(("starlette", "jinja2", "uvicorn"), "web") | {"prometheus_client": "tpu"}
+_EXTRAS |= dict.fromkeys(("starlette", "jinja2", "prometheus_client", "uvicorn"), "web") | {"prometheus_client": "tpu"}
 
 _COMMANDS = {
     "tune": ("adapters.cli.tune", "Find the fastest layout and placement of a model on a slice."),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0 as CONTENT_TYPE
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
@@ -59,7 +58,7 @@ def exposition(request: Request) -> Response:
         up = True
     except StoreError:
         up = False
-    return Response(state.metrics.text(up=up), media_type=CONTENT_TYPE)
+    return Response(state.metrics.text(up=up), media_type=CONTENT_TYPE_LATEST)
 
 
 class CountAnswers:

@@ -68,3 +68,14 @@ def test_an_error_page_shows_a_path_as_text(client: TestClient) -> None:
     answer = client.get("/<script>", headers={"accept": "text/html"})
     assert answer.status_code == 404
     assert "<script>" not in answer.text
+
+
+def test_a_server_that_is_away_is_503(tmp_path: Path) -> None:
+    limits = Limits(time_s=5)
+    app = create_app("postgresql://nobody@127.0.0.1:9/none", limits=limits)
+    with TestClient(app, raise_server_exceptions=False) as client:
+        for path in ("/readyz", "/v1/plans/wan/832x480x81/v5e-2x4", "/v1/trials?study=1"):
+            answer = client.get(path)
+            assert answer.status_code == 503, path
+            assert "nobody@127.0.0.1:9" in answer.json()["detail"] or "did not answer" in answer.json()["detail"]
+        assert client.get("/healthz").status_code == 200
