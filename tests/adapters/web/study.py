@@ -1,7 +1,7 @@
 """A real study: 21 trials, 6 of them compiled by libtpu 0.0.42.1, and one plan.
 
-The database that `meshwright tune wan2.1-t2v-14b --shape 832x480x81 --slice v5e-4x4` left at schema revision 0001, without
-what screens found out and with another name for the host.
+The database that `meshwright tune wan2.1-t2v-14b --shape 832x480x81 --slice v5e-4x4` left at schema revision 0001,
+without what screens found out and with another name for the host.
 """
 
 from __future__ import annotations
