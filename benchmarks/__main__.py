@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-QUICK = ("main_job", "placements", "published", "network_error")
+QUICK = ("main_job", "placements", "published", "published_steps", "network_error", "calibration_fit")
 ROOT = Path(__file__).parents[1]
 
 for name in QUICK:
