@@ -11,8 +11,8 @@ The tabled kernel gets no tables of non-empty mask blocks; one that gets them (`
 about 100 cycles more in a step on v5e and 90 on v6e. Against tabled rows that were left out, interpolation between
 query blocks is off by 0.5 to 1.6 % in the median of a table (8 % at most on v5e and v6e, 17 % on v5p and v7x, whose
 tables begin at 128 queries), and the nearest other key blocks by 4 to 6 %, in nine of ten by less than 16 % (28 % on
-v5p and v7x). Steps that libtpu 0.0.42.1 with jax 0.10.2 compiles are within 1.5 % of the table at ten of the longest blocks and
-4 % more at (512, 1024, 512); its finish of a query block takes about twice as long.
+v5p and v7x). Steps that libtpu 0.0.42.1 with jax 0.10.2 compiles are within 1.5 % of the table at ten of the longest
+blocks and 4 % more at (512, 1024, 512); its finish of a query block takes about twice as long.
 """
 
 from __future__ import annotations
