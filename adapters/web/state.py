@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import anyio
 from starlette.datastructures import State
 
 import storage
@@ -21,6 +22,7 @@ class ServiceState(State):
         token: what writes need; None if the service is read-only.
         limits: of body, page and time.
         metrics: what was counted since the service started.
+        lane: how many short requests are worked on at once.
     """
 
     url: str | None
@@ -28,6 +30,7 @@ class ServiceState(State):
     limits: Limits
     lock: threading.Lock
     metrics: Metrics
+    lane: anyio.CapacityLimiter
     opened: tuple[Store, KeptPlans] | None
 
     def __init__(self, *, url: str | None, token: str | None, limits: Limits) -> None:
@@ -37,6 +40,8 @@ class ServiceState(State):
                 "token": token,
                 "limits": limits,
                 "metrics": Metrics(),
+                # A server is waited for, a file is read.
+                "lane": anyio.CapacityLimiter(8 if (url or storage.default_url()).startswith("postgres") else 1),
                 "opened": None,
                 "lock": threading.Lock(),
             }

@@ -13,8 +13,8 @@ def routes() -> list[BaseRoute]:
     """Returns the routes of the API."""
     return [
         Route("/openapi.json", document, name="openapi"),
-        Route("/v1/plans/{model}/{shape}/{slice}", endpoint(lookups.lookup), name="v1.lookup"),
-        Route("/v1/plans/{plan_id}", endpoint(lookups.plan), name="v1.plan"),
+        Route("/v1/plans/{model}/{shape}/{slice}", endpoint(lookups.lookup, short=True), name="v1.lookup"),
+        Route("/v1/plans/{plan_id}", endpoint(lookups.plan, short=True), name="v1.plan"),
         Route("/v1/plans/{plan_id}/promote", endpoint(writes.promote), methods=["POST"], name="v1.promote"),
         Route("/v1/plans/{plan_id}/retire", endpoint(writes.retire), methods=["POST"], name="v1.retire"),
         Route("/v1/trials", endpoint(trials.trials), name="v1.trials"),
