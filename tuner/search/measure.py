@@ -7,6 +7,7 @@ timed again in turns (`tuner.search.race`), and the winner is the winner of that
 
 from __future__ import annotations
 
+import math
 import platform
 import statistics
 import time
@@ -24,10 +25,10 @@ from tuner.plans.plan import Evidence, Plan
 from tuner.ports import Runner, WorkloadSpec
 from tuner.rejections import Rejection, RejectReason, Stage
 from tuner.search.ledger import utc_now
-from tuner.search.losing import LosingPruner
+from tuner.search.losing import LEAST, P_VALUE, LosingPruner
 from tuner.search.parameters import Parameters
 from tuner.search.promising import MOST, Entry, Role, promising
-from tuner.search.race import race
+from tuner.search.race import race, significance
 from tuner.search.sampler import DecidedSampler
 from tuner.stores import Store, StudyKey, Trial, TrialState, TrialStore
 from tuner.timings import Measured
@@ -69,11 +70,16 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
-    """One candidate's measurement: its trial in the measured study and, if it ran to the end, its times."""
+    """One candidate's measurement: its trial in the measured study and, if it ran, its times.
+
+    `contested` if it looked slower than the best one, which then turned out to have become slower too: the device had
+    changed, and only timings in turns can tell.
+    """
 
     entry: Entry
     trial: Trial
     measured: Measured | None = None
+    contested: bool = False
 
     @property
     def step_s(self) -> float | None:
@@ -207,8 +213,10 @@ class MeasureStage:
                     break
                 if not heartbeat.holds(resource):
                     raise Measuring(f"the right to measure on {predicted.key.slice.name} was lost to somebody else")
-                ended = self._time(book, predicted, entry)
-                samples += int(ended.trial.numbers.get("samples", 0))
+                ran = [each for each in timed if each.step_s is not None]
+                best = min(ran, key=lambda each: each.step_s or 0.0, default=None)
+                ended, blocks = self._time(book, predicted, entry, best)
+                samples += blocks
                 timed.append(ended)
                 self._on_timed(ended)
             left_out = len(entries) - len(timed)
@@ -236,11 +244,12 @@ class MeasureStage:
                 raise Measuring(f"{who} holds {resource}; one process at a time measures on a slice")
             self._sleep(1.0)
 
-    def _time(self, book: _Book, predicted: Predicted, entry: Entry) -> Timed:
-        """Times one candidate until it has enough blocks, or has lost."""
-        number = book.open(entry)
-        told: list[float] = []
-        lost = False
+    def _time(self, book: _Book, predicted: Predicted, entry: Entry, best: Timed | None) -> tuple[Timed, int]:
+        """Times one candidate until it has enough blocks, or has lost; returns also the blocks that it took.
+
+        Before it is given up, the best one is timed again: it may be the device that has become slower since.
+        """
+        number, told, lost = book.open(entry), list[float](), False
 
         def enough(samples: Sequence[float]) -> bool:
             nonlocal lost
@@ -250,13 +259,27 @@ class MeasureStage:
             return lost or len(told) >= self._blocks
 
         try:
-            outcome = self._runner.measure(
-                predicted.spec, predicted.key.slice, entry.candidate, entry.placement, enough=enough
-            )
+            outcome = self._measure(predicted, entry, enough)
+            blocks = len(told)
+            contested = False
+            if lost and best is not None and isinstance(outcome, Measured):
+                again = self._measure(predicted, best.entry, lambda samples: len(samples) >= LEAST)
+                if isinstance(again, Measured) and not _is_slower(outcome, again):
+                    contested = True
+                    outcome = self._measure(predicted, entry, lambda samples: len(samples) >= self._blocks)
+                    lost = False
+                blocks += LEAST + (self._blocks if contested else 0)
         except BaseException:
             book.interrupt(number)
             raise
-        return book.end(number, outcome, lost=lost)
+        return replace(book.end(number, outcome, lost=lost), contested=contested), blocks
+
+    def _measure(
+        self, predicted: Predicted, entry: Entry, enough: Callable[[Sequence[float]], bool]
+    ) -> Measured | Rejection:
+        return self._runner.measure(
+            predicted.spec, predicted.key.slice, entry.candidate, entry.placement, enough=enough
+        )
 
     def _race(self, book: _Book, predicted: Predicted, timed: list[Timed], *, most: int) -> tuple[list[Timed], int]:
         """Times at most so many finalists again in turns; returns all, fastest first, and the blocks that it took."""
@@ -266,16 +289,13 @@ class MeasureStage:
         )
         others = [each for each in timed if each.step_s is None]
         fastest_s = ran[0].step_s if ran else None
-        final = [t for t in ran if fastest_s is not None and (t.step_s or 0.0) <= (1 + NEAR) * fastest_s]
-        final = final[:most]
+        near = [t for t in ran if fastest_s is not None and (t.step_s or 0.0) <= (1 + NEAR) * fastest_s]
+        final = [*near, *(each for each in ran if each.contested and each not in near)][:most]
         if len(final) < 2:
             return [*ran, *others], 0
 
         def seconds(index: int) -> float | None:
-            entry = final[index].entry
-            outcome = self._runner.measure(
-                predicted.spec, predicted.key.slice, entry.candidate, entry.placement, enough=lambda samples: True
-            )
+            outcome = self._measure(predicted, final[index].entry, lambda samples: True)
             return outcome.samples_s[-1] if isinstance(outcome, Measured) else None
 
         result = race(len(final), seconds, margin=self._margin)
@@ -445,6 +465,12 @@ def _figures(trial: Trial, measured: Measured, step_s: float) -> Trial:
     if trial.predicted_s:
         numbers["ratio"] = step_s / trial.predicted_s
     return replace(trial, state=TrialState.COMPLETE, measured_s=step_s, numbers=numbers, host=measured.host)
+
+
+def _is_slower(measured: Measured, best: Measured) -> bool:
+    """Returns whether the last timings of one are slower than those of another that were made right after."""
+    pairs = zip(measured.samples_s[-LEAST:], best.samples_s[-LEAST:], strict=True)
+    return significance([math.log(ours / theirs) for ours, theirs in pairs]) < P_VALUE
 
 
 def _slower(measured: Measured, samples: int) -> Rejection:

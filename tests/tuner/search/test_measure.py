@@ -174,6 +174,25 @@ def test_a_predicted_plan_never_replaces_a_measured_one() -> None:
     assert (later.plan, later.promoted) == (measured, False)
 
 
+def test_a_device_that_becomes_slower_ends_no_trial_that_is_as_fast() -> None:
+    """Before a trial is given up, the best one is timed again; who was wronged meets it in the race."""
+    device = Device()
+
+    def drifting(candidate: Candidate) -> float:
+        # From the second candidate on, everything takes twice as long.
+        return by_tensor(candidate) * (1.0 if len(device.asked) == 1 else 2.0)
+
+    device.truth = drifting
+    outcome = tuned(Bench(), device)
+    assert outcome.measured is not None
+    assert any(timed.contested for timed in outcome.measured.timed)
+    assert outcome.plan is not None
+    best = min(outcome.trials, key=lambda trial: by_tensor(trial.candidate))
+    assert outcome.plan.plan.candidate.layout.size("tensor") == best.candidate.layout.size("tensor")
+    slower = [timed for timed in outcome.measured.timed if timed.trial.state is TrialState.REJECTED]
+    assert slower  # those that are slower beside the best one are given up all the same
+
+
 def test_one_process_at_a_time_measures_on_a_slice() -> None:
     bench = Bench()
     with Heartbeat(bench.store) as other:
