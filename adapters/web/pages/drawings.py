@@ -121,6 +121,7 @@ def draw_history(marks: Sequence[Mark], begun: datetime, baselines: Sequence[tup
             for mark in marks
         ]
 
+    begun = min(begun, marks[0].finished_at)  # hosts' clocks differ
     by_compiles = points(lambda mark: mark.compiles)
     by_time = points(lambda mark: max(0.0, (mark.finished_at - begun).total_seconds()))
     compiles = history.draw(history.History(points=by_compiles, against="compiles", baselines=baselines))
