@@ -83,12 +83,25 @@ def read_settings(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidValue(f"settings file {path}: {error}") from error
     try:
-        settings = tomllib.loads(text)
+        settings = _spelled(tomllib.loads(text))
     except (ValueError, RecursionError) as error:
         raise InvalidValue(f"settings file {path}: {error}") from error
     general = {key: value for key, value in settings.items() if not isinstance(value, dict)}
     tables = {key: value for key, value in settings.items() if isinstance(value, dict)}
     return {name: general | tables.get(name, {}) for name in _COMMANDS}
+
+
+def _spelled(value: Any) -> Any:
+    """Returns a setting as it would be typed, so that it is read as an option is: ``videos = 1.5`` is refused too."""
+    match value:
+        case dict():
+            return {key: _spelled(part) for key, part in value.items()}
+        case list():
+            return [_spelled(part) for part in value]
+        case bool():
+            return value
+        case _:
+            return str(value)
 
 
 @click.group(

@@ -209,6 +209,9 @@ def test_settings_come_from_option_environment_file_and_default_in_this_order(
     assert rows() == 1
     assert rows(MESHWRIGHT_TRIALS_LIMIT="2") == 2
     assert rows("--limit", "1", MESHWRIGHT_TRIALS_LIMIT="2") == 1
+    for wrong in ("1.5", "1e999", "[1]"):
+        settings.write_text(f'db = "{database}"\n[trials]\nlimit = {wrong}\n')
+        assert run("trials", *WAN, **named).returncode == 2
     settings.write_text("limit = ")
     done = run("trials", *WAN, **named)
     assert done.returncode == 2
