@@ -227,6 +227,8 @@ def test_rows_are_sound() -> None:
         ("v5e", (512, 1024, 512), Variant.PLAIN),
         ("v6e", (1024, 2048, 1024), Variant.PLAIN),
         ("v6e", (512, 1024, 512), Variant.SEGMENTED),
+        ("v5p", (1024, 1024, 512), Variant.PLAIN),
+        ("v7x", (1024, 2048, 1024), Variant.PLAIN),
     ],
 )
 def test_the_compiler_still_says_so(generation: str, blocks: tuple[int, int, int], variant: Variant) -> None:
