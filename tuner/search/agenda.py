@@ -64,6 +64,7 @@ class Agenda:
         self._forced: deque[Item] = deque()
         self._variants: deque[Prospect] = deque()
         self._tuned: Candidate | None = None
+        self._cut: Trial | None = None
         self._aside: dict[str, Item] = {}
         self.baselines: dict[str, str] = {}
         self.missing: dict[str, str] = {}
@@ -110,9 +111,9 @@ class Agenda:
         if self._forced:
             return self._forced.popleft()
         best = self._ledger.best
-        if best is not None and best.predicted_s is not None:
-            best_s = best.predicted_s
-            cut_s = self._ledger.cut_s  # the pruner's word
+        if best is not None and best.predicted_s is not None and best is not self._cut:
+            self._cut, best_s = best, best.predicted_s
+            cut_s = self._ledger.cut_s  # the pruner's word, which changes with the best alone
             self._ledger.refuse([bounded(prospect, best_s) for prospect in self._queue.hopeless(cut_s)])
         spent = self._budget.exhausted(self._ledger.compiled + compiling)
         if spent and any(not trial.baseline for trial in self._ledger.completed):

@@ -80,6 +80,7 @@ class CompileStage:
         self._proposed: dict[int, Placement] = {}
         self._busy: set[str] = set()
         self._taken: set[str] = set()
+        self._held: set[str] = set()
         self._running: dict[int, Trial] = {}
         self._stale = 0
         self.dismissed = False
@@ -91,8 +92,9 @@ class CompileStage:
         try:
             while self._catch_up():
                 while len(jobs) < self._jobs and (trial := self._choose(len(jobs))) is not None:
+                    started = self._clock()
                     future = pool.submit(self._compiler.compile, trial.candidate)
-                    jobs.append(_Job(trial=trial, started=self._clock(), future=future))
+                    jobs.append(_Job(trial=trial, started=started, future=future))
                 if jobs:
                     # Results are taken in the order of their start, so that a run can be repeated.
                     outcome, cached = jobs[0].future.result()
@@ -136,11 +138,12 @@ class CompileStage:
     def _catch_up(self) -> bool:
         """Takes in what other processes did meanwhile; returns False if one of them has closed the study."""
         self._taken.clear()
+        self._held = set()
         for trial in self._ledger.refresh():
             self._agenda.drop(trial.candidate)
             self._agenda.note(trial)
         if self._agenda.waiting or self._ledger.elsewhere:
-            busy = self._crew.busy()
+            self._held = busy = self._crew.busy()
 
             def free(candidate: Candidate) -> bool:
                 return self._crew.resource(candidate) not in busy
@@ -161,8 +164,11 @@ class CompileStage:
 
     def _choose(self, compiling: int) -> Trial | None:
         """Starts and returns the next trial to compile; None if there is none, with the reason in the agenda."""
+        looked = False
         while True:
-            asked = self._ledger.enqueued()
+            # Optuna is asked once for each trial, not again for each candidate that another process is at.
+            asked = None if looked else self._ledger.enqueued()
+            looked = asked is None
             if asked is not None:
                 number, candidate = asked
                 prospect = self._judge(number, candidate)
@@ -205,7 +211,10 @@ class CompileStage:
     def _take(self, item: Item, proposal: Proposal | None) -> Lease | None:
         """Takes a candidate for this process; None if another one is at it or has done it, and then it is set aside."""
         candidate = item.prospect.candidate
-        lease = self._crew.take(candidate)
+        resource = self._crew.resource(candidate)
+        lease = None if resource in self._held else self._crew.take(candidate)
+        if lease is None and resource not in self._held:
+            self._held = self._crew.busy()  # where one is held, the next ones may be too
         if lease is not None and proposal is None:
             # What is known now is all that there will be as long as this process holds the candidate.
             for trial in self._ledger.refresh():
