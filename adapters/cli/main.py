@@ -57,6 +57,7 @@ class LazyGroup(click.Group):
             return None
         command = importlib.import_module(_COMMANDS[cmd_name][0]).command
         assert isinstance(command, click.Command)
+        _check_settings(cmd_name, command, (ctx.default_map or {}).get(cmd_name, {}))
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -89,6 +90,22 @@ def read_settings(path: Path) -> dict[str, Any]:
     general = {key: value for key, value in settings.items() if not isinstance(value, dict)}
     tables = {key: value for key, value in settings.items() if isinstance(value, dict)}
     return {name: general | tables.get(name, {}) for name in _COMMANDS}
+
+
+def _check_settings(name: str, command: click.Command, settings: Any) -> None:
+    """Raises InvalidValue for a list where one value is meant, or one where it is a list: click reads neither well."""
+    if not isinstance(settings, dict):
+        return
+    if isinstance(command, click.Group):
+        for subcommand, inner in command.commands.items():
+            _check_settings(f"{name}.{subcommand}", inner, settings.get(subcommand, {}))
+    for option in command.params:
+        value = settings.get(option.name or "")
+        listed = bool(getattr(option, "multiple", False))
+        if value is not None and isinstance(value, list) != listed:
+            raise InvalidValue(
+                f"setting {name}.{option.name} takes {'a list' if listed else 'one value'}, not {value!r}"
+            )
 
 
 def _spelled(value: Any) -> Any:
