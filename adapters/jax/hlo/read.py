@@ -54,6 +54,7 @@ class _Schedule:
         self._nodes: list[Node] = []
         self._open: dict[str, str] = {}  # what an end refers to -> name of the collective that was started
         self._copies: dict[str, int] = {}  # start of a copy -> number of nodes before it
+        self._ready: dict[str, Instruction] = {}  # calls beside the schedule that have no operands yet
 
     @property
     def _computation(self) -> Computation:
@@ -124,6 +125,41 @@ class _Schedule:
         self._nodes.append(Start(collective=started))
         return None
 
+    def _call_start(self, instruction: Instruction) -> None:
+        """A call beside the schedule, on a sparse core of v7x; without operands it only gets ready."""
+        if instruction.operands:
+            self._launch(instruction, instruction)
+        else:
+            self._ready[instruction.name] = instruction
+
+    def _call_update(self, instruction: Instruction) -> None:
+        call = self._ready.pop(instruction.operands[0], None)
+        if call is None:
+            self._update(instruction)
+        else:
+            self._launch(call, instruction)
+
+    def _launch(self, call: Instruction, at: Instruction) -> None:
+        carried = self._carried(call)
+        if carried is None:
+            return self._start_copy(at)
+        started = replace(collective(self._scope, *carried, outer=call), asynchronous=True)
+        self._open[at.name] = started.name
+        self._nodes.append(Start(collective=started))
+        return None
+
+    def _carried(self, call: Instruction) -> tuple[Computation, Instruction] | None:
+        """Returns the collective that a call runs, however deep, with its computation."""
+        called = call.called("to_apply") or call.called("calls")
+        inside = None if called is None else self._scope.module[called]
+        for inner in inside.instructions.values() if inside is not None else ():
+            if is_collective(inner):
+                assert inside is not None
+                return inside, inner
+            if inner.opcode == "call-start" and (found := self._carried(inner)) is not None:
+                return found
+        return None
+
     def _update(self, instruction: Instruction) -> None:
         source = instruction.operands[0]
         if source in self._open:
@@ -191,6 +227,8 @@ class _Schedule:
         "fusion": _fusion,
         "async-start": _async,
         "async-update": _update,
+        "call-start": _call_start,
+        "call-update": _call_update,
         "send": _transfer,
         "recv": _transfer,
         "recv-done": _received,

@@ -18,6 +18,8 @@ from tuner.errors import InvalidValue
 
 _NAME = r"[\w.\-<>$]+"
 _INSTRUCTION = re.compile(rf"\s+(ROOT )?%?({_NAME}) = ")
+# What runs beside the schedule, on a sparse core of v7x, says so where it ends.
+_CLOSED = re.compile(r'\}(?:, execution_thread="\w+")?\s*')
 _COMPUTATION = re.compile(rf"(ENTRY )?%?({_NAME}) \(.*\) -> .* \{{\s*$")
 _OPCODE = re.compile(r"\s*([\w\-]+)\(")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -137,7 +139,7 @@ def parse(text: str) -> Module:
     current: dict[str, Instruction] | None = None
     entry = ""
     for line in _logical_lines(text):
-        if line.startswith("}") and line.rstrip() == "}":
+        if _CLOSED.fullmatch(line):
             current = None
         elif current is not None:
             instruction = _instruction(line)

@@ -55,7 +55,8 @@ def copied(computation: Computation, start: str, done: Instruction) -> tuple[int
     """
     source = computation.instructions[start]
     while source.opcode.endswith(("-start", "-update")):
-        source = computation.instructions[source.operands[0]]
+        # A call that got ready without operands is given them by its update.
+        source = computation.instructions[source.operands[-1 if source.opcode == "call-update" else 0]]
     total: Traffic = Counter()
     total[_space(source)] += _size(done)
     total[_space(done)] += _size(done)
