@@ -42,12 +42,16 @@ class Subject:
 
     def key(self, candidate: Candidate) -> ContentKey:
         """Returns the content key of a candidate."""
+        return self.key_of(candidate.digest)
+
+    def key_of(self, candidate_digest: str) -> ContentKey:
+        """Returns the content key of the candidate of a digest."""
         return ContentKey(
             workload_digest=digest([self.workload.digest, self.source]),
             slice_name=self.slice.name,
             wrap=self.slice.wrap,
             toolchain_digest=self.toolchain.digest,
-            candidate_digest=candidate.digest,
+            candidate_digest=candidate_digest,
         )
 
 

@@ -124,6 +124,16 @@ class Crew:
         """Returns what the lease of a candidate is called."""
         return compile_resource(self._subject.key(candidate).digest)
 
+    def alive(self) -> Callable[[str], bool]:
+        """Returns what says whether the worker at the candidate of a digest may live, as of now.
+
+        Of an empty digest only another worker knows: it asks Optuna for a trial before it says what of.
+        """
+        alone, busy = self.alone, self.busy()
+        return lambda digest: (
+            not alone and (not digest or compile_resource(self._subject.key_of(digest).digest) in busy)
+        )
+
     def wait(self) -> None:
         """Waits a moment for others."""
         self._pause(self._look_s)

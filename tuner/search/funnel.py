@@ -238,21 +238,19 @@ class Search:
         """Mends the books, if they are this process's to keep."""
         if not self._crew.keeper:
             return
-        alone, busy = self._crew.alone, self._crew.busy()
-        self._ledger.reconcile(
-            # Between asking Optuna for a trial and writing it, only its worker knows that it is alive.
-            lambda trial: not alone and (trial is None or self._crew.resource(trial.candidate) in busy)
-        )
+        self._ledger.reconcile(self._crew.alive())
         self._ledger.refresh()
 
     def _close_run(self, *, ended: bool) -> None:
         """Stores what this run was. One that ended by itself speaks for the study, and closes it for workers."""
         proved = self._agenda.proved if ended else self._store.open_study(self._key).proved and self._compile.dismissed
+        # Before the study closes: who leaves because it has closed takes over what is said here.
+        self._store.close_run(self._study.id, proved=proved, spent_s=self._crew.kept_s)
         if ended:
             self._store.close_task(self._study.id)
+            self._ledger.settle(self._crew.alive())
             self._store.prune_programs(most_bytes=MOST_PROGRAM_BYTES)
             self._store.drop_old_leases()
-        self._store.close_run(self._study.id, proved=proved, spent_s=self._crew.kept_s)
 
     def _look_at_all(self) -> None:
         candidates, refused = self._screen.enumerate()

@@ -16,6 +16,7 @@ from bisect import bisect_right, insort
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol, TypeVar, runtime_checkable
 
 import optuna
@@ -176,9 +177,7 @@ class Ledger:
 
     def give_up(self, trial: Trial) -> None:
         """Ends a trial whose worker vanished, so that its candidate is tried again."""
-        lost = replace(trial, state=TrialState.INTERRUPTED, finished_at=self._clock())
-        self.elsewhere.pop(trial.number, None)
-        if self._store.end_trial(self._study.id, lost).state is TrialState.INTERRUPTED:
+        if self._interrupt(trial).state is TrialState.INTERRUPTED:
             _settle(lambda: self._optuna.tell(trial.number, state=OptunaState.FAIL, skip_if_finished=True))
 
     def open(self, candidate: Candidate) -> int:
@@ -285,30 +284,52 @@ class Ledger:
         if self._learner is not None:
             self._learner(frozen)
 
-    def reconcile(self, alive: Callable[[Trial | None], bool] = lambda trial: False) -> int:
-        """Makes the Optuna study agree with our tables; returns how many trials it mended.
+    def settle(self, alive: Callable[[str], bool] = lambda digest: False) -> int:
+        """Ends what Optuna still believes to be running and is not; returns how many trials that were.
 
-        A trial that Optuna still believes to be running was cut off, unless its worker is `alive` (which is asked with
-        None for a trial that our tables do not hold yet): it gets the result that our tables hold, or fails. Trials
-        that only our tables hold are added.
+        Such a trial was cut off: it gets the result that our tables hold, or fails. If they hold none, it is left while
+        the worker of its candidate is `alive`, which is asked with the candidate's digest, empty if it is not known.
         """
         mended = 0
+        for frozen in self._optuna.get_trials(deepcopy=False, states=(OptunaState.RUNNING,)):
+            if frozen.number in self._open:
+                continue
+            found = self._store.trials(self._study.id, after=frozen.number - 1, limit=1)
+            known = next((trial for trial in found if trial.number == frozen.number), None)
+            if known is None or known.state is TrialState.RUNNING:
+                if alive(frozen.user_attrs.get(_CANDIDATE, "") if known is None else known.candidate.digest):
+                    continue
+                known = known and self._interrupt(known)
+            complete = known is not None and known.state is TrialState.COMPLETE
+            state = OptunaState.FAIL if known is None else _optuna_state(known)
+            _settle(
+                partial(
+                    self._optuna.tell,
+                    frozen.number,
+                    _value(known) if known is not None and complete else None,
+                    state=None if complete else state,
+                    skip_if_finished=True,
+                )
+            )
+            mended += 1
+        return mended
+
+    def _interrupt(self, trial: Trial) -> Trial:
+        lost = replace(trial, state=TrialState.INTERRUPTED, finished_at=self._clock())
+        self.elsewhere.pop(trial.number, None)
+        return self._store.end_trial(self._study.id, lost)
+
+    def reconcile(self, alive: Callable[[str], bool] = lambda digest: False) -> int:
+        """Makes the Optuna study agree with our tables; returns how many trials it mended.
+
+        What is cut off ends as `settle` says, and trials that only our tables hold are added.
+        """
         ours = {trial.number: trial for trial in self._store.trials(self._study.id)}
         theirs = self._optuna.get_trials(deepcopy=False)
-        for trial in list(ours.values()):
-            if trial.state is TrialState.RUNNING and not alive(trial):
-                lost = replace(trial, state=TrialState.INTERRUPTED, finished_at=self._clock())
-                ours[trial.number] = self._store.end_trial(self._study.id, lost)
-        for frozen in theirs:
-            if frozen.state is OptunaState.RUNNING:
-                known = ours.get(frozen.number)
-                if alive(known):
-                    continue
-                if known is not None and known.state is TrialState.COMPLETE:
-                    self._optuna.tell(frozen.number, _value(known), skip_if_finished=True)
-                else:
-                    self._optuna.tell(frozen.number, state=OptunaState.FAIL, skip_if_finished=True)
-                mended += 1
+        for trial in ours.values():
+            if trial.state is TrialState.RUNNING and not alive(trial.candidate.digest):
+                self._interrupt(trial)
+        mended = self.settle(alive)
         missing = range(len(theirs), max(ours, default=-1) + 1)
         if missing:
             # A number that our tables lack was Optuna's alone; it stays taken, so that those after it keep theirs.

@@ -294,8 +294,6 @@ def test_an_optuna_storage_that_fails_for_a_while_costs_no_result(
         outcome = bench.run()
     assert "the Optuna study lacks a result until it is reconciled" in caplog.text
     assert outcome.proved
-    assert any(t.state is OptunaState.RUNNING for t in bench.study.trials)
-    bench.run()
     values = {t.number: t.value for t in bench.study.trials}
     assert all(values[t.number] == t.predicted_s for t in outcome.trials)
 
@@ -340,3 +338,24 @@ def test_screens_that_another_worker_makes_are_waited_for() -> None:
     outcome = bench.run(pause=pause)
     assert BASELINE.digest not in bench.screener.asked
     assert outcome.proved
+
+
+def test_what_a_killed_worker_asked_optuna_for_ends_though_others_are_there() -> None:
+    """It was killed before it wrote what it had asked for; another worker is at the study."""
+    bench = Bench()
+    study = bench.store.open_study(KEY)
+    hold(bench, f"worker/{study.id}/other/1/a")
+    optuna_study = optuna.create_study(study_name=KEY.name, storage=bench.optuna)
+    optuna_study.ask().set_user_attr("candidate", BASELINE.digest)
+    optuna_study.ask()  # this one may be the other worker's
+    bench.run()
+    states = [t.state for t in bench.study.trials]
+    assert states[:2] == [OptunaState.FAIL, OptunaState.RUNNING]
+    assert all(state.is_finished() for state in states[2:])
+
+
+def test_who_leaves_because_a_study_has_closed_keeps_its_proof() -> None:
+    bench = Bench()
+    assert bench.run().proved
+    bench.run(joined=True)
+    assert bench.store.open_study(KEY).proved
