@@ -16,7 +16,8 @@ from adapters.jax.runner import DeviceRunner
 from tuner.errors import TunerError
 from tuner.ports import Runner
 from tuner.search.events import Listener, TrialMeasured, silent
-from tuner.search.measure import Measure, MeasuredOutcome, MeasureStage, Measuring, Predicted, Timed
+from tuner.search.measure import Measure, MeasuredOutcome, MeasureStage, Measuring, Predicted
+from tuner.search.measured import Timed
 from tuner.slices.slice import Slice
 from tuner.stores import Store
 

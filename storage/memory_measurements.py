@@ -26,7 +26,9 @@ class MemoryMeasurementStore(MeasurementStore):
                 id=len(self._measurements) + 1,
                 observed_at=utc(measurement.observed_at or self._clock()),
                 details=strict(measurement.details),
-                **{name: clean(getattr(measurement, name)) for name in ("study", "device_kind", "host")},
+                study=clean(measurement.study),
+                device_kind=clean(measurement.device_kind),
+                host=clean(measurement.host),
             )
             self._measurements.append(stored)
             return replace(stored, details=strict(stored.details))

@@ -12,7 +12,8 @@ from adapters.cli import render
 
 if TYPE_CHECKING:
     from adapters.measuring import Measurement
-    from tuner.search.measure import MeasuredOutcome, Timed
+    from tuner.search.measure import MeasuredOutcome
+    from tuner.search.measured import Timed
 
 F = TypeVar("F", bound=Callable[..., Any])
 

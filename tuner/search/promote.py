@@ -11,7 +11,8 @@ from tuner.ports import Compiled
 from tuner.rejections import RejectReason
 from tuner.search.cache import CachedCompiler
 from tuner.search.ledger import utc_now
-from tuner.search.measure import MeasuredOutcome, Timed
+from tuner.search.measure import MeasuredOutcome
+from tuner.search.measured import Timed
 from tuner.stores import PlanStore, StudyKey, Trial
 
 

@@ -17,7 +17,7 @@ from tuner.placements.placement import Placement
 from tuner.plans.plan import Evidence
 from tuner.ports import WorkloadSpec
 from tuner.rejections import Rejection, RejectReason, Stage
-from tuner.search.measure import MeasureStage, Measuring
+from tuner.search.measure import COMPARED, MeasureStage, Measuring
 from tuner.search.outcome import Outcome
 from tuner.search.recorded import RecordedRunner, Recording
 from tuner.slices.slice import Slice
@@ -30,6 +30,11 @@ WRONG = Rejection(stage=Stage.MEASURE, reason=RejectReason.WRONG_RESULT, detail=
 def by_tensor(candidate: Candidate) -> float:
     """A device that differs from the model: the more tensor parallelism, the faster."""
     return 1.0 / candidate.layout.size("tensor") + 0.01 * (candidate.layout.option("weights") == "data")
+
+
+def by_data(candidate: Candidate) -> float:
+    """A device that agrees with the model: the less tensor parallelism, the faster."""
+    return candidate.layout.size("tensor") + 0.01 * (candidate.layout.option("weights") == "data")
 
 
 @dataclass
@@ -119,12 +124,13 @@ def test_every_candidate_is_a_trial_of_the_measured_study_with_predicted_and_mea
 
 def test_what_has_lost_is_stopped_early_and_optuna_knows() -> None:
     bench = Bench()
-    outcome = tuned(bench, Device())
+    outcome = tuned(bench, Device(truth=by_data))
     assert outcome.measured is not None
     stopped = [t.trial for t in outcome.measured.timed if t.trial.state is TrialState.REJECTED]
     assert stopped
     assert {trial.rejection and trial.rejection.reason for trial in stopped} == {RejectReason.SLOWER}
     assert all(trial.numbers["samples"] < 8 for trial in stopped)
+    assert all(t.step_s for t in outcome.measured.timed if t.entry.role in COMPARED)  # these are timed to the end
     theirs = optuna.load_study(study_name=outcome.measured.study, storage=bench.optuna).get_trials(deepcopy=False)
     assert [trial.state for trial in theirs].count(optuna.trial.TrialState.PRUNED) == len(stopped)
     assert all(trial.intermediate_values for trial in theirs)
@@ -180,14 +186,14 @@ def test_a_device_that_becomes_slower_ends_no_trial_that_is_as_fast() -> None:
 
     def drifting(candidate: Candidate) -> float:
         # From the second candidate on, everything takes twice as long.
-        return by_tensor(candidate) * (1.0 if len(device.asked) == 1 else 2.0)
+        return by_data(candidate) * (1.0 if len(device.asked) == 1 else 2.0)
 
     device.truth = drifting
     outcome = tuned(Bench(), device)
     assert outcome.measured is not None
     assert any(timed.contested for timed in outcome.measured.timed)
     assert outcome.plan is not None
-    best = min(outcome.trials, key=lambda trial: by_tensor(trial.candidate))
+    best = min(outcome.trials, key=lambda trial: by_data(trial.candidate))
     assert outcome.plan.plan.candidate.layout.size("tensor") == best.candidate.layout.size("tensor")
     slower = [timed for timed in outcome.measured.timed if timed.trial.state is TrialState.REJECTED]
     assert slower  # those that are slower beside the best one are given up all the same
