@@ -47,10 +47,12 @@ def test_dark_follows_the_system_until_the_reader_chooses(open_page: Any, servic
     page = open_page(service + PAGES["plan"], color_scheme="dark")
     assert paper() < 200
     page.get_by_role("button", name="Light").click()
-    page.wait_for_url("**/plans/1")
+    page.locator("html[data-theme='light']").wait_for(state="attached")
+    page.wait_for_load_state()
     assert paper() > 600
     page.get_by_role("link", name="Placement").click()
     page.locator(".slice").first.wait_for()
+    page.wait_for_load_state()
     assert paper() > 600
     ink = page.evaluate("getComputedStyle(document.querySelector('.picture .head')).fill.match(/\\d+/g)")
     assert sum(map(int, ink)) < 200
