@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -21,7 +22,7 @@ from tuner.rejections import Rejection
 from tuner.slices.names import parse_slice
 
 SPEC, SLICE = WorkloadSpec(model="tiny"), "cpu-8"
-BLOCKS, DIFFERENT = 32, 0.10
+ROUNDS, BLOCKS, DIFFERENT = 8, 5, 0.10
 
 
 def main() -> int:
@@ -40,21 +41,23 @@ def main() -> int:
         )
         assert outcome.measured is not None
         first = [(timed.entry, timed.trial.measured_s) for timed in outcome.measured.timed if timed.trial.measured_s]
-        second: list[float] = []
+        second: list[list[float]] = [[] for _ in first]
         with DeviceRunner(parse_slice(SLICE)) as runner:
-            for entry, _ in first:
-                found = runner.measure(
-                    SPEC,
-                    parse_slice(SLICE),
-                    entry.candidate,
-                    entry.placement,
-                    enough=lambda samples: len(samples) >= BLOCKS,
-                )
-                assert not isinstance(found, Rejection), found.detail
-                second.append(found.median_s)
+            for _ in range(ROUNDS):  # in turns, so that what else the machine does meets all alike
+                for samples, (entry, _) in zip(second, first, strict=True):
+                    found = runner.measure(
+                        SPEC,
+                        parse_slice(SLICE),
+                        entry.candidate,
+                        entry.placement,
+                        enough=lambda timings: len(timings) >= BLOCKS,
+                    )
+                    assert not isinstance(found, Rejection), found.detail
+                    samples += found.samples_s
+    again = list(map(statistics.median, second))
     changed = 0
     for one, other in itertools.combinations(range(len(first)), 2):
-        before, after = first[other][1] / first[one][1], second[other] / second[one]
+        before, after = first[other][1] / first[one][1], again[other] / again[one]
         if abs(before - 1) > DIFFERENT:
             kept = (before > 1) == (after > 1)
             changed += not kept
