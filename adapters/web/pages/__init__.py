@@ -8,12 +8,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from adapters.web.pages import compare, overview, placement, plan, studies, theme, trial
+from adapters.web.pages import compare, overview, placement, plan, site, studies, theme, trial
 from adapters.web.pages.study import StudyPages
 
 
 def routes() -> list[BaseRoute]:
     """Returns the routes of the pages."""
+    site.prepare()
     study = StudyPages()
     of_study, of_plan = "/studies/{study_id:int}", "/plans/{plan_id:int}"
     of_trial = f"{of_study}/trials/{{number:int}}"

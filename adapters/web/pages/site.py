@@ -101,6 +101,13 @@ def _document(value: Any) -> Any:
         return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
+def prepare() -> None:
+    """Compiles every template, so that no reader waits for it."""
+    environment = _templates()
+    for name in environment.list_templates():
+        environment.get_template(name)
+
+
 def render(request: Request, template: str, **context: Any) -> str:
     """Returns a template's text."""
     return (
@@ -165,6 +172,7 @@ def _templates() -> Environment:
     environment = Environment(
         loader=PackageLoader("adapters.web", "templates"),
         autoescape=True,
+        auto_reload=False,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
