@@ -139,7 +139,7 @@ def kill(
     studies: int = 4,
     candidates: int = 100,
     compile_s: float = 0.5,
-    lease_ttl_s: float = 5.0,
+    lease_ttl_s: float = 10.0,
     seed: int = 0,
     timeout_s: float = 900.0,
 ) -> Report:

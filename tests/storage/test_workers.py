@@ -19,7 +19,7 @@ def test_a_crowd_tries_every_candidate_once_and_sees_no_error(url: str) -> None:
 
 def test_killed_workers_lose_no_trial_and_no_plan(url: str) -> None:
     report = kill(
-        url, workers=4, seconds=8, every_s=1, studies=2, candidates=24, compile_s=0.3, lease_ttl_s=2.0, timeout_s=200
+        url, workers=4, seconds=8, every_s=1, studies=2, candidates=24, compile_s=0.3, lease_ttl_s=8.0, timeout_s=200
     )
     assert report.faults == ()
     assert report.trials == 48

@@ -51,6 +51,7 @@ class Crew:
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self.heartbeat = Heartbeat(store, ttl_s=ttl_s, clock=clock)
+        self.ttl_s = ttl_s
         self._store = store
         self._study_id = study_id
         self._subject = subject

@@ -238,7 +238,7 @@ class Search:
         """Mends the books, if they are this process's to keep."""
         if not self._crew.keeper:
             return
-        self._ledger.reconcile(self._crew.alive())
+        self._ledger.reconcile(self._crew.alive(), grace_s=self._crew.ttl_s)
         self._ledger.refresh()
 
     def _close_run(self, *, ended: bool) -> None:
@@ -248,7 +248,7 @@ class Search:
         self._store.close_run(self._study.id, proved=proved, spent_s=self._crew.kept_s)
         if ended:
             self._store.close_task(self._study.id)
-            self._ledger.settle(self._crew.alive())
+            self._ledger.settle(self._crew.alive(), grace_s=self._crew.ttl_s)
             self._store.prune_programs(most_bytes=MOST_PROGRAM_BYTES)
             self._store.drop_old_leases()
 

@@ -184,8 +184,9 @@ class Ledger:
         """Opens a trial of a candidate and returns its number."""
         self._decide(self._parameters.params(candidate))
         trial = patiently(self._optuna.ask)
-        patiently(lambda: self._parameters.suggest(trial))
+        # First what it is of, so that a worker that is killed here leaves no trial that nobody can tell anything of.
         patiently(lambda: trial.set_user_attr(_CANDIDATE, candidate.digest))
+        patiently(lambda: self._parameters.suggest(trial))
         self._open[trial.number] = trial
         return trial.number
 
@@ -284,11 +285,12 @@ class Ledger:
         if self._learner is not None:
             self._learner(frozen)
 
-    def settle(self, alive: Callable[[str], bool] = lambda digest: False) -> int:
+    def settle(self, alive: Callable[[str], bool] = lambda digest: False, *, grace_s: float = 60.0) -> int:
         """Ends what Optuna still believes to be running and is not; returns how many trials that were.
 
         Such a trial was cut off: it gets the result that our tables hold, or fails. If they hold none, it is left while
-        the worker of its candidate is `alive`, which is asked with the candidate's digest, empty if it is not known.
+        the worker of its candidate is `alive`, which is asked with the candidate's digest, empty if it is not known;
+        where it is not, for `grace_s` at most.
         """
         mended = 0
         for frozen in self._optuna.get_trials(deepcopy=False, states=(OptunaState.RUNNING,)):
@@ -297,7 +299,8 @@ class Ledger:
             found = self._store.trials(self._study.id, after=frozen.number - 1, limit=1)
             known = next((trial for trial in found if trial.number == frozen.number), None)
             if known is None or known.state is TrialState.RUNNING:
-                if alive(frozen.user_attrs.get(_CANDIDATE, "") if known is None else known.candidate.digest):
+                digest = frozen.user_attrs.get(_CANDIDATE, "") if known is None else known.candidate.digest
+                if alive(digest) and (digest or _age_s(frozen) < grace_s):
                     continue
                 known = known and self._interrupt(known)
             complete = known is not None and known.state is TrialState.COMPLETE
@@ -319,7 +322,7 @@ class Ledger:
         self.elsewhere.pop(trial.number, None)
         return self._store.end_trial(self._study.id, lost)
 
-    def reconcile(self, alive: Callable[[str], bool] = lambda digest: False) -> int:
+    def reconcile(self, alive: Callable[[str], bool] = lambda digest: False, *, grace_s: float = 60.0) -> int:
         """Makes the Optuna study agree with our tables; returns how many trials it mended.
 
         What is cut off ends as `settle` says, and trials that only our tables hold are added.
@@ -329,7 +332,7 @@ class Ledger:
         for trial in ours.values():
             if trial.state is TrialState.RUNNING and not alive(trial.candidate.digest):
                 self._interrupt(trial)
-        mended = self.settle(alive)
+        mended = self.settle(alive, grace_s=grace_s)
         missing = range(len(theirs), max(ours, default=-1) + 1)
         if missing:
             # A number that our tables lack was Optuna's alone; it stays taken, so that those after it keep theirs.
@@ -446,6 +449,11 @@ def patiently(call: Callable[[], T]) -> T:
             log.warning("Optuna's storage failed, trying again: %s", error)
             time.sleep(pause_s * random.uniform(0.5, 1.5))
     return call()
+
+
+def _age_s(frozen: FrozenTrial) -> float:
+    # Optuna stores UTC and gives local times without a zone.
+    return 0.0 if frozen.datetime_start is None else (utc_now() - frozen.datetime_start.astimezone(UTC)).total_seconds()
 
 
 def _value(trial: Trial) -> float:

@@ -352,6 +352,8 @@ def test_what_a_killed_worker_asked_optuna_for_ends_though_others_are_there() ->
     states = [t.state for t in bench.study.trials]
     assert states[:2] == [OptunaState.FAIL, OptunaState.RUNNING]
     assert all(state.is_finished() for state in states[2:])
+    bench.run(lease_ttl_s=1e-3)  # longer ago than any worker holds anything
+    assert all(trial.state.is_finished() for trial in bench.study.trials)
 
 
 def test_who_leaves_because_a_study_has_closed_keeps_its_proof() -> None:
