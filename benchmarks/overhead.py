@@ -124,11 +124,12 @@ def measure(url: str, *, there: int, trials: int) -> dict[str, float]:
             search._begin()
             found["open_s"] = time.perf_counter() - started
             candidates, _ = search._screen.enumerate()
-        baseline = Candidate(layout=workload.baselines(search._slice)["A"])
-        # What is there was screened long ago; the agenda looks for its baseline in any case.
-        fresh = [each for each in candidates if each.digest not in search._ledger.trials or each == baseline]
-        search._ledger.refuse(search._screen.look(fresh))
+            baseline = Candidate(layout=workload.baselines(parse_slice(stub_study.SLICE))["A"])
+            # What is there was screened long ago; the agenda looks for its baseline in any case.
+            fresh = [each for each in candidates if each.digest not in search._ledger.trials or each == baseline]
+            search._ledger.refuse(search._screen.look(fresh))
             search._agenda.fill()
+            search._ledger.enqueued()  # Optuna reads the trials that are there once
             cpu = time.process_time()
             with clock.watching():
                 started = time.perf_counter()
