@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -34,10 +34,13 @@ def create_app(
     """
     state = ServiceState(url=url, token=token, limits=limits)
 
+    closing = ExitStack()
+    closing.callback(state.close)
+
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        yield
-        state.close()
+        with closing:
+            yield
 
     app = Starlette(
         routes=[
@@ -45,7 +48,7 @@ def create_app(
             *metrics.routes(),
             *api.routes(),
             Mount("/static", StaticFiles(packages=[("adapters.web", "static")]), name="static"),
-            *pages.routes(),
+            *pages.routes(closing),
         ],
         middleware=[
             Middleware(metrics.CountAnswers, metrics=state.metrics),

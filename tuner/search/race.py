@@ -51,7 +51,8 @@ class _Entrant:
     samples: list[float] = field(default_factory=list)
 
     def logs(self, rounds: int) -> NDArray[np.float64]:
-        return np.log(np.asarray(self.samples[:rounds]))
+        logs: NDArray[np.float64] = np.log(np.asarray(self.samples[:rounds]))
+        return logs
 
 
 def race(

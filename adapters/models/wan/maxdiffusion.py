@@ -180,15 +180,16 @@ def _coords(plan: Plan) -> tuple[tuple[int, int, int, int], ...]:
 def render(plan: Plan) -> str:
     """Returns a Python file: what to tell MaxDiffusion, the hook, and, in its head, what is lost."""
     made = settings(plan)
-    lost = "".join(f"\n  - {sentence}" for sentence in made.lost) or "\n  nothing"
+    lost = "".join(f"\n  - {_inert(sentence)}" for sentence in made.lost) or "\n  nothing"
     config = "".join(f"    {name!r}: {value!r},\n" for name, value in made.config.items())
     coords = "".join(f"    {coords!r},\n" for coords in made.coords)
     grid = tuple(made.config[f"ici_{name}_parallelism"] for name in MESH)
     return _FILE.format(
-        name=plan.workload.name,
+        # Names come from the database, and this becomes code: they stay inside of the docstring.
+        name=_inert(plan.workload.name),
         slice=plan.slice.name,
         evidence=f"{plan.step_s * 1e3:.1f} ms, {plan.evidence}, in the layout of the plan itself",
-        toolchain=plan.toolchain,
+        toolchain=_inert(str(plan.toolchain)),
         lost=lost,
         config=config,
         flags=" ".join(made.flags),
@@ -196,6 +197,11 @@ def render(plan: Plan) -> str:
         coords=coords,
         kind=plan.slice.generation_name,
     )
+
+
+def _inert(text: str) -> str:
+    """Returns a text as it may stand in a docstring: without double quotes, backslashes and lines of its own."""
+    return "".join(char if char.isprintable() and char not in '"\\' else "?" for char in text)
 
 
 _FILE = '''"""MaxDiffusion settings of a meshwright plan: {name} on {slice}.

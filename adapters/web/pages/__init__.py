@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,10 +13,11 @@ from adapters.web.pages import compare, overview, placement, plan, site, studies
 from adapters.web.pages.study import StudyPages
 
 
-def routes() -> list[BaseRoute]:
-    """Returns the routes of the pages."""
+def routes(closing: ExitStack) -> list[BaseRoute]:
+    """Returns the routes of the pages. What runs in the background for them ends with `closing`."""
     site.prepare()
     study = StudyPages()
+    closing.callback(study.close)
     of_study, of_plan = "/studies/{study_id:int}", "/plans/{plan_id:int}"
     of_trial = f"{of_study}/trials/{{number:int}}"
     return [

@@ -1,11 +1,13 @@
 """Plans as MaxDiffusion settings. The file that is written is run against stand-ins of its modules."""
 
+import ast
 import itertools
 import runpy
 import shlex
 import subprocess
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -173,3 +175,11 @@ def test_the_written_file_prints_arguments(tmp_path: Path) -> None:
     assert arguments["ici_context_parallelism"] == "4"
     assert arguments["attention"] == "ulysses_custom"
     assert "['embed', None]" in arguments["logical_axis_rules"]
+
+
+def test_names_from_a_database_stay_names() -> None:
+    plan = make_plan(workload=WorkloadKey(model="wan2.1-t2v-14b", shape='"""\nraise SystemExit(9)\n"""\\'))
+    plan = replace(plan, candidate=wan({"cfg": 2, "ulysses": 4}).candidate)
+    parsed = ast.parse(maxdiffusion.render(plan))
+    assert not any(isinstance(node, ast.Raise) and "SystemExit" in ast.dump(node) for node in ast.walk(parsed))
+    assert "SystemExit" in str(ast.get_docstring(parsed))
